@@ -19,10 +19,11 @@ from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.model.batching import TruncationWarning, named_texts
 from nas_rlm.rlm import RLM
+from nas_rlm.surrogates.ensemble.checks import check_surrogates
 from nas_rlm.training.recipe import read_recipe
 from nas_rlm.utils.extras import is_installed
 from nas_rlm.utils.progress import progress_bar
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import listed, suggest
 from search_spaces.wording import counted
 
 QUANTILE_LEVELS = (0.1, 0.5, 0.9)
@@ -167,6 +168,9 @@ def evaluate_table(
 
     Raises:
         ValueError: the table or the model does not have an objective, or they share none.
+
+    Warns:
+        UserWarning: by default, objectives that the model learnt for other spaces alone are left out.
     """
     names = _evaluated_objectives(rlm, test, objectives)
     texts = texts_of_rows(test.rows)
@@ -213,10 +217,13 @@ def _evaluation(
 
 
 def _evaluated_objectives(rlm: RLM, test: Table, objectives: Sequence[str]) -> list[str]:
-    """The given objectives, or all final ones that model and table share.
+    """The given objectives, or all final ones that model and table share and that the model predicts.
 
     Raises:
         ValueError: the table or the model does not have an objective, or they share none.
+
+    Warns:
+        UserWarning: shared objectives that the model learnt for other spaces alone are left out.
     """
     _check_measured(objectives, test.objectives, test.name)
     if objectives:
@@ -228,6 +235,37 @@ def _evaluated_objectives(rlm: RLM, test: Table, objectives: Sequence[str]) -> l
         raise ValueError(
             f"{test.name} has no objective that the model knows, with 2 rows at least;"
             f" it has {', '.join(test.objectives) or 'no rows'}"
+        )
+    return _predictable(rlm, test, names)
+
+
+def _predictable(rlm: RLM, test: Table, objectives: Sequence[str]) -> list[str]:
+    """The objectives that a model predicts in all spaces of a table.
+
+    Raises:
+        ValueError: it predicts none of them.
+
+    Warns:
+        UserWarning: it cannot predict others.
+    """
+    unknown_in: dict[str, list[str]] = {}
+    errors = []
+    for space in dict.fromkeys(row.space for row in test.rows):
+        model = rlm.transferred_to(space, objectives) if space else rlm
+        for name in objectives:
+            try:
+                check_surrogates(model.selection, space, [name])
+            except ValueError as error:
+                errors.append(error)
+                unknown_in.setdefault(name, []).append(space or "networks without a space")
+    names = [name for name in objectives if name not in unknown_in]
+    if not names:
+        raise errors[0]
+    if unknown_in:
+        reasons = [f"{name} for {listed(spaces)}" for name, spaces in unknown_in.items()]
+        warnings.warn(
+            f"objectives of {test.name} that the model cannot predict are left out: {', '.join(reasons)}",
+            stacklevel=4,
         )
     return names
 

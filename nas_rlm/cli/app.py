@@ -11,6 +11,7 @@ from cyclopts import App, Group, Parameter
 
 import nas_rlm
 import search_spaces
+from nas_rlm.files import check_target
 from nas_rlm.graph.onnx_graphs.input_shapes import parse_input_shape
 from nas_rlm.utils.progress import print_status, progress_bar, set_mode
 from nas_rlm.utils.validation import MIN_QUANTILE_LEVEL
@@ -175,6 +176,19 @@ def check_files(files: Sequence[Path]) -> None:
     for file in files:
         if not file.exists():
             raise FileNotFoundError(f"there is no file {str(file)!r}")
+
+
+def check_table_target(path: Path) -> None:
+    """Refuse files at which no parquet table can be written, or whose ending is that of another format.
+
+    Raises:
+        ValueError: the file is such a one.
+    """
+    if path.suffix.lower() not in ("", ".parquet"):
+        raise ValueError(
+            f"--out {path}: the table is a parquet file, expected {path.with_suffix('.parquet')}"
+        )
+    check_target(path)
 
 
 def check_networks(files: Sequence[Path], limits: Limits) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
-from nas_rlm.cli.app import CommaList, Flag, InputShapes, SpaceList, app
-from nas_rlm.files import check_target
+from nas_rlm.cli.app import CommaList, Flag, InputShapes, SpaceList, app, check_table_target
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
@@ -81,7 +80,7 @@ def import_table(
     from nas_rlm.data.tables import read_declarations
     from nas_rlm.programs.languages import LANGUAGES
 
-    check_target(out)
+    check_table_target(out)
     if file.exists() and out.exists() and file.samefile(out):
         raise ValueError(f"--out {str(out)!r} is the file to read: choose another")
     units = _pairs("--unit", unit, "UNIT")
@@ -171,7 +170,7 @@ def describe(table: Path, *, problems: Path, out: Path) -> None:
     from nas_rlm.data import write
     from nas_rlm.programs.leetcode import add_problem_statements
 
-    check_target(out)
+    check_table_target(out)
     rows = add_problem_statements(table, problems)
     write(out, rows)
     print(f"{counted(len(rows), 'program')} with problems: {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -78,6 +79,7 @@ def finetune(
     from nas_rlm.data import read
     from nas_rlm.data.splits import sample_by_space
     from nas_rlm.model.directories import saved_objectives
+    from nas_rlm.training.label_checks import TooFewLabelsError
     from nas_rlm.utils.validation import is_objective_name
 
     if objectives and new_objective:
@@ -128,13 +130,16 @@ def finetune(
             " nas-rlm measure triton without --interpret",
             stacklevel=2,
         )
-    tuned = rlm.fine_tune(
-        *(table.rows, names),
-        seed=seed,
-        surrogates=not no_surrogates,
-        learn=part,
-        maximise=(*table.maximised, *maximise),
-    )
+    try:
+        tuned = rlm.fine_tune(
+            *(table.rows, names),
+            seed=seed,
+            surrogates=not no_surrogates,
+            learn=part,
+            maximise=(*table.maximised, *maximise),
+        )
+    except TooFewLabelsError as error:
+        raise ValueError(f"{error}{_ways_out(table, names, error.counts)}") from None
     tuned.save(out)
     for line in _evidence(tuned, names, {row.space for row in table.rows}):
         print(line)
@@ -145,6 +150,25 @@ def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> s
     """Return the part of the network to train: none for a latency of networks, else the embeddings."""
     is_of_networks = not any(row.is_program for row in table.where_measured(objective).rows)
     return "none" if objective.startswith("latency/") and is_of_networks and surrogates else "token"
+
+
+def _ways_out(table: Table, objectives: Sequence[str], few: Collection[tuple[str, str]]) -> str:
+    """Return the options that leave out what has too few labels; empty without any.
+
+    Args:
+        table: the table to learn from.
+        objectives: objectives to learn.
+        few: spaces and objectives with too few labels.
+    """
+    spaces = {row.space for row in table.rows} - {space for space, _ in few}
+    learnt = table.of_spaces(sorted(spaces)) if spaces and "" not in spaces else None
+    others = [name for name in objectives if name not in {name for _, name in few}]
+    ways = []
+    if learnt and set(objectives) <= set(learnt.objectives):
+        ways.append(f"--only {shlex.quote(','.join(sorted(spaces)))}")
+    if others:
+        ways.append(f"--objectives {','.join(others)}")
+    return f"; {' or '.join(ways)} leaves out what has fewer" if ways else ""
 
 
 def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str]) -> Iterator[str]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cyclopts import App
 
-from nas_rlm.cli.app import Flag, Integer, app, check_minimum
-from nas_rlm.files import check_target
+from nas_rlm.cli.app import Flag, Integer, app, check_minimum, check_table_target
 from nas_rlm.utils.extras import require
 from search_spaces.wording import counted
 
@@ -93,7 +92,7 @@ def measure_python(
             "--cases and --entry are for files: other programs have their own inputs and entries"
         )
     check_minimum("--jobs", jobs, 1)
-    check_target(out)
+    check_table_target(out)
     plan = Plan(warmup, repeats, seconds, memory, not no_counts, trust)
     earlier_table: Table | None = None
     errors: list[str] = []
@@ -106,7 +105,7 @@ def measure_python(
     elif solutions and problems:
         earlier_table, by_name = read_solutions(solutions, problems)
     else:
-        inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
+        inputs = read_cases(cases, entry) if cases else [{} if entry else {"stdin": ""}]
         texts, errors = _read_files(files, read_python)
         by_name = {name: _program(name, text, entry, inputs, cases) for name, text in texts.items()}
     table = measure_programs(by_name, out, plan, jobs, progress=True) if by_name else Table(out.stem, [])
@@ -222,7 +221,7 @@ def measure_triton(
 
     if bool(files) == (pairs is not None):
         raise ValueError("give either files, or --pairs with a file of KernelBook")
-    check_target(out)
+    check_table_target(out)
     plan = Plan(windows, seconds, interpret, limit)
     errors: list[str] = []
     if pairs:

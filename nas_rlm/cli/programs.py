@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nas_rlm.programs.languages import language_of_file
+from nas_rlm.programs.languages import language_of_file, other_language
 from nas_rlm.programs.source import language_of_space, python_error
 from nas_rlm.programs.triton_inputs import contradiction
 
@@ -36,7 +36,8 @@ def check_programs(
 
     Warns:
         UserWarning: files are predicted as part of several spaces, a file is in another language than its
-            space, or is not Python, or the first line of a kernel contradicts its inputs.
+            space or its ending says, or is not Python 3, or the first line of a kernel contradicts its
+            inputs.
     """
     languages = [language_of_file(file) for file in files]
     for file, language, space in zip(files, languages, spaces, strict=True):
@@ -62,10 +63,23 @@ def check_programs(
                 " unreliable",
                 stacklevel=3,
             )
-        if language == "Python" and (error := python_error(text)):
-            warnings.warn(f"{file} is not Python 3 ({error}): predictions are unreliable", stacklevel=3)
+        if language and (reason := _contradicted_language(text, language)):
+            warnings.warn(f"{file} is not {reason}: predictions are unreliable", stacklevel=3)
         if language == "Python":
             warn_of_contradiction(file, text, "it is predicted with those of the first line")
+
+
+def _contradicted_language(source: str, language: str) -> str:
+    """Return the language that a source is not in, and why; empty if it may be in it.
+
+    Args:
+        source: the source.
+        language: the language that its file's ending says, or as which it was recognised.
+    """
+    if language == "Python" and (error := python_error(source)):
+        return f"Python 3 ({error})"
+    other = other_language(source, language)
+    return f"{language} (its content is {other})" if other else ""
 
 
 def warn_of_contradiction(file: Path, source: str, consequence: str) -> None:

@@ -158,6 +158,8 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
                     f" {', '.join(names)}"
                 )
         columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
+    if not columns:
+        raise ValueError("values has no targets: expected numbers of at least one")
     check_objective_names(list(columns))
     for name, cells in columns.items():
         if name.startswith(FAILURE_PREFIX):
@@ -209,7 +211,7 @@ def read_value(cell: Any) -> float | None:
     try:
         return float(cell)
     except OverflowError:  # an integer
-        return math.inf if cell > 0 else -math.inf
+        return None
     except (TypeError, ValueError):
         return math.nan if type(cell).__name__ in ("NAType", "NaTType") else None
 
@@ -227,7 +229,7 @@ def expected_cell(cell: Any) -> str:
         cell: the cell.
     """
     word = cell.strip() if isinstance(cell, str) else ""
-    if re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", word):
+    if isinstance(cell, int) or re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", word):
         return f"a number of at most {sys.float_info.max:.2g}, or inf for infinity"
     if word.startswith(MINUS_SIGNS) and read_value(f"-{word[1:]}") is not None:
         return f"the sign -, as in -{word[1:]}"

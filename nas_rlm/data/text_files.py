@@ -126,6 +126,8 @@ def _check_cells(path: Path, records: Mapping[str, Mapping[str, Any]], targets: 
 
 def _read_records(path: Path) -> dict[str, dict[str, Any]]:
     """Return the rows of a file by their place, such as `line 2`, each with its cells by column."""
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a directory: expected a file, one of {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}: expected one of {', '.join(SUFFIXES)}")
     suffix = path.suffix.lower()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ LANGUAGES = {  # by suffix, in lower case
     **{".ex": "Elixir", ".exs": "Elixir"},
 }
 NETWORK_SUFFIXES = (".onnx", ".pb", ".pbtxt", ".onnxtxt", ".json", ".ort", ".pt", ".pth", ".safetensors")
+JSON = "JSON"
 MAX_PREFIX_BYTES = 2**14  # of a file that are read to recognise its language
 _JAVA_TYPE = r"(?:int|long|double|float|boolean|char|void|[A-Z]\w*(?:<[^;(){}=]{1,60}>)?)(?:\[\])*"
 _PATTERNS = {
@@ -60,6 +62,7 @@ _SUBSUMED = {
     **{"Rust": ("C++",), "TypeScript": ("JavaScript",), "PHP": ("JavaScript", "C#"), "Elixir": ("Ruby",)},
     **{"Scala": ("Ruby", "TypeScript"), "Erlang": ("Kotlin",)},
 }
+_DIALECTS = {"C++": ("C",), "TypeScript": ("JavaScript",)}  # languages of which most programs are valid too
 
 
 def language_of_file(path: Path) -> str:
@@ -110,3 +113,35 @@ def recognise(source: str) -> list[str]:
     """
     found = [language for language, pattern in _COMPILED.items() if pattern.search(source)]
     return [name for name in found if not any(name in _SUBSUMED.get(other, ()) for other in found)]
+
+
+def other_language(source: str, language: str) -> str:
+    """Return the language, or the format, of a source that is clearly not in its supposed language.
+
+    Examples:
+        >>> other_language("fun twice(n: Int) = 2 * n", "Java"), other_language("x = 1", "Java")
+        ('Kotlin', '')
+
+    Args:
+        source: the source.
+        language: the supposed language.
+
+    Returns:
+        The only other language that the source may be in, or JSON; empty if it is not clear.
+    """
+    if _is_json(source):
+        return JSON
+    found = recognise(source)
+    is_other = len(found) == 1 and found[0] not in _DIALECTS.get(language, ())
+    return found[0] if is_other and not _COMPILED[language].search(source) else ""
+
+
+def _is_json(source: str) -> bool:
+    """Return whether a source is an object or a list in JSON, which is a program in no language."""
+    if source.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(source)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -30,6 +30,16 @@ MAX_SECONDS_PER_RUN = 3600
 STARTUP_SECONDS = 30.0  # allowed for starting the worker, in addition to the runs
 SINGLE_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # each thread would need memory
 CASE_TYPES = {"args": list, "kwargs": dict, "call": str, "stdin": str}
+FUNCTION_KEYS, SCRIPT_KEYS = {"args", "kwargs", "call"}, {"stdin"}  # of inputs with and without an entry
+
+
+def example_of_input(entry: str) -> str:
+    """Return an input of a program as JSON, for error messages.
+
+    Args:
+        entry: the function that is called; empty for a script.
+    """
+    return '{"args": [1, 2]}' if entry else '{"stdin": "1 2"}'
 
 
 class InputError(ValueError):
@@ -78,11 +88,17 @@ class Program:
     @long_integers()
     def _check_case(self, case: Any) -> None:
         """Check that an input has the form that the entry needs."""
-        keys = {"args", "kwargs", "call"} if self.entry else {"stdin"}
+        keys, other_keys = (FUNCTION_KEYS, SCRIPT_KEYS) if self.entry else (SCRIPT_KEYS, FUNCTION_KEYS)
+        if isinstance(case, dict) and case and case.keys() <= other_keys:
+            kind = "a script: expected no entry" if self.entry else "a function: expected --entry FUNCTION"
+            raise InputError(
+                f"{shown(case)} is an input of {kind}, or for example {example_of_input(self.entry)}"
+            )
         has_valid_keys = isinstance(case, dict) and case.keys() <= keys
         if not has_valid_keys or not all(isinstance(value, CASE_TYPES[k]) for k, value in case.items()):
-            example = '{"args": [1, 2]}' if self.entry else '{"stdin": "1 2"}'
-            raise InputError(f"{shown(case)} is not an input: expected for example {example}")
+            raise InputError(
+                f"{shown(case)} is not an input: expected for example {example_of_input(self.entry)}"
+            )
         _check_expression("call", case.get("call", "None"), "candidate(tree([1]))")
         try:
             case.get("stdin", "").encode()

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.files import check_target, exclusive_lock, read_text
-from nas_rlm.programs.python_runner import DEFAULT_PLAN, Measurement, Plan, Program, measure, stop_all
+from nas_rlm.programs.python_runner import (
+    DEFAULT_PLAN,
+    Measurement,
+    Plan,
+    Program,
+    example_of_input,
+    measure,
+    stop_all,
+)
 from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.long_integers import long_integers
 from nas_rlm.utils.progress import progress_bar
@@ -262,23 +270,25 @@ def _parse_program(line: str) -> tuple[str, Program]:
 
 
 @long_integers()
-def read_cases(path: Path) -> Sequence[dict[str, Any]]:
+def read_cases(path: Path, entry: str) -> Sequence[dict[str, Any]]:
     """Read the inputs of a program from a JSON list, see `nas_rlm.programs.python_runner.Program`.
 
     Args:
         path: the JSON file.
+        entry: the function that is called; empty for a script.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is not a JSON list with at least one input.
     """
     content = read_text(path, "inputs")
+    expected = f"expected for example [{example_of_input(entry)}]"
     try:
         cases = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is not JSON ({error}): expected for example [{{"args": [1, 2]}}]') from None
+        raise ValueError(f"{path} is not JSON ({error}): {expected}") from None
     if not isinstance(cases, list):
-        raise ValueError(f'{path} is not a list of inputs: expected for example [{{"args": [1, 2]}}]')
+        raise ValueError(f"{path} is not a list of inputs: {expected}")
     if not cases:
-        raise ValueError(f'{path} has no inputs: expected for example [{{"args": [1, 2]}}]')
+        raise ValueError(f"{path} has no inputs: {expected}")
     return cases

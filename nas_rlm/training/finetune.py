@@ -22,13 +22,15 @@ from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.device_transfer import FewLabelLatency
 from nas_rlm.surrogates.ensemble import Ensemble
+from nas_rlm.surrogates.evidence import MIN_SPEARMAN
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_layer_surrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
+from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches, truncation_reported
-from nas_rlm.training.label_checks import check_representable, select_rows
+from nas_rlm.training.label_checks import TooFewLabelsError, check_representable, select_rows
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
@@ -118,7 +120,7 @@ def fine_tune(
         raise ValueError("nothing is to be trained: expected surrogates, and no recipe")
     train_rows = select_rows(rows, objectives)
     for name in objectives:
-        check_representable(name, Table("", train_rows).column(name), rlm.network.config.scheme)
+        check_representable(name, train_rows, rlm.network.config.scheme)
     is_trained = learn in PARTS
     with truncation_reported(rlm, texts_of_rows(train_rows)) if is_trained else nullcontext():
         tuned = _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
@@ -167,17 +169,16 @@ def _with_surrogates_alone(
     """Return a copy of a model in which fitted surrogates alone predict the objectives.
 
     Raises:
-        ValueError: an objective of a space has too few labels for a surrogate.
+        TooFewLabelsError: an objective of a space has too few labels for a surrogate.
     """
+    few = {}
     for space in dict.fromkeys(row.space for row in rows):
         labelled = [row for row in rows if row.space == space]
         for name in _objectives_with_labels(labelled, objectives):
             if name not in surrogate_by_objective(fitted.get(space, ())):
-                count = sum(row.is_measured(name) for row in labelled)
-                raise ValueError(
-                    f"{counted(count, 'label')} of {name} for {space or 'networks without a space'}:"
-                    f" expected at least {MIN_LABELS}"
-                )
+                few[space, name] = sum(row.is_measured(name) for row in labelled)
+    if few:
+        raise TooFewLabelsError(few, MIN_LABELS)
     tuned = rlm.with_objectives(objectives)
     tuned.trained_on = training_coverage(rows, rlm.trained_on)
     alone = {space: [*map(_without_network, group)] for space, group in fitted.items()}
@@ -223,11 +224,14 @@ def _without_network(surrogate: Surrogate) -> Surrogate:
 
 
 def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
-    """Warn of objectives with few labels that explain them badly."""
-    for surrogates in fitted.values():
+    """Warn of objectives whose labels explain them badly."""
+    for space, surrogates in fitted.items():
         for surrogate in surrogates:
             if isinstance(surrogate, GraphSurrogate):
                 for message in surrogate.weaknesses:
+                    warnings.warn(message, stacklevel=5)
+            if isinstance(surrogate, ProgramSurrogate):
+                for message in _weaknesses_of_programs(space, surrogate):
                     warnings.warn(message, stacklevel=5)
             if isinstance(surrogate, FewLabelLatency) and surrogate.evidence.is_weak:
                 evidence = surrogate.evidence
@@ -236,6 +240,17 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
                     f" for each would have an error of {evidence.spread:.1%}): measure more networks",
                     stacklevel=5,
                 )
+
+
+def _weaknesses_of_programs(space: str, surrogate: ProgramSurrogate) -> Iterator[str]:
+    """Yield messages on objectives that labelled programs explain badly."""
+    for name, found in surrogate.held_out.items():
+        programs = f"the {found.programs} labelled programs of {space}"
+        spearman = found.new if found.known is None else found.known
+        if np.ptp(surrogate.label_quantiles[name]) == 0:
+            yield f"{programs} have equal values of {name}: predictions rank nothing"
+        elif spearman is not None and not spearman >= MIN_SPEARMAN:
+            yield f"{programs} explain {name} badly ({found}): label more programs"
 
 
 def _with_defaults(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.model.numbers import NumberScheme
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import listed, shown, suggest
 from search_spaces.wording import counted
 
 MAX_ROUNDING_ERROR = 0.1  # of the numbers that the model writes, in standard deviations of the values
+
+
+class TooFewLabelsError(ValueError):
+    """Objectives of spaces have too few labels to be learnt.
+
+    Args:
+        counts: numbers of labels, by space and objective.
+        minimum: the number that is needed.
+    """
+
+    def __init__(self, counts: Mapping[tuple[str, str], int], minimum: int) -> None:
+        self.counts = dict(counts)
+        found = [
+            f"{counted(count, 'label')} of {name} for {space or 'networks without a space'}"
+            for (space, name), count in self.counts.items()
+        ]
+        super().__init__(f"{listed(found)}: expected at least {minimum}")
 
 
 def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
@@ -53,22 +70,35 @@ def _near_zero(objective: str) -> str:
     return f" of at least {MIN_LATENCY_MS} ms" if objective.startswith("latency/") else ""
 
 
-def check_representable(objective: str, values: np.ndarray, scheme: NumberScheme) -> None:
-    """Refuse values whose differences the digits of the model's numbers lose.
+def check_representable(objective: str, rows: Sequence[Row], scheme: NumberScheme) -> None:
+    """Refuse values that are too large for the model's numbers, or whose differences their digits lose.
+
+    Args:
+        objective: the objective.
+        rows: labelled rows.
+        scheme: the scheme in which the model writes numbers.
 
     Raises:
         ValueError: the values are too large, too small or too close to each other.
     """
-    values = values[np.isfinite(values)]
+    measured = [row for row in rows if row.is_measured(objective)]
+    values = np.array([row.targets[objective] for row in measured])
     written = np.array([scheme.decode(scheme.encode(value)) for value in values])
     error = float(np.sqrt(np.mean(np.square(written - values))))
-    if error > MAX_ROUNDING_ERROR * values.std() and np.ptp(values) > 0:
-        smallest, largest = (
-            10.0 ** (scheme.mantissa_digits - 1 - scheme.max_exponent),
-            scheme.decode(scheme.encode(np.inf)),
-        )
+    if error <= MAX_ROUNDING_ERROR * values.std() or np.ptp(values) == 0:
+        return
+    largest = scheme.decode(scheme.encode(np.inf))
+    if (count := int(np.sum(np.abs(values) > largest))) > 0:
+        row = measured[np.argmax(np.abs(values))]
         raise ValueError(
-            f"values of {objective} from {values.min():.10g} to {values.max():.10g} lose their differences"
-            f" where they are rounded to {scheme.mantissa_digits} digits between {smallest:g} and"
-            f" {largest:g}: subtract a constant or use another unit"
+            f"{counted(count, 'value')} of {objective} {'is' if count == 1 else 'are'} beyond {largest:g},"
+            f" the largest number that the model writes, up to {row.targets[objective]:.10g} of"
+            f" {shown(row.identifier or row.arch_str or row.input)}: expected another unit, or rows without"
+            " wrong values"
         )
+    smallest = 10.0 ** (scheme.mantissa_digits - 1 - scheme.max_exponent)
+    raise ValueError(
+        f"values of {objective} from {values.min():.10g} to {values.max():.10g} lose their differences"
+        f" where they are rounded to {scheme.mantissa_digits} digits between {smallest:g} and"
+        f" {largest:g}: subtract a constant or use another unit"
+    )

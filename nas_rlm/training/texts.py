@@ -144,12 +144,17 @@ def fit_texts(
         The model, and what was found.
 
     Raises:
-        ValueError: the tokenizer cannot be read, or the numbers of `start` cannot represent the values.
+        ValueError: the tokenizer cannot be read, the numbers of `start` cannot represent the values, or no
+            network is trained that could start from it.
 
     Warns:
         FewTextsWarning: the rows are too few for validation and calibration.
         TruncationWarning: texts are longer than training reads.
     """
+    if start is not None and settings.source == SURROGATE:
+        raise ValueError(
+            "start has no effect on the source surrogate, which trains no network: leave one out"
+        )
     if start is not None:
         _check_start(start, data)
     untrained = start or new_model(data, settings.tokenizer, settings.size, settings.seed)

@@ -24,7 +24,8 @@ from nas_rlm.data.importers.csv_columns import (
     value_summary,
 )
 from nas_rlm.data.tables import Row
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.faults import Faults
+from search_spaces.wording import counted
 
 PROGRAM_COLUMNS = ("program", "code", "source_code", "solution", "input")
 LANGUAGE_COLUMN, DEFAULT_SPACE = "language", "programs"
@@ -88,6 +89,8 @@ def read_program_csv(
     known = {name: column for name, column in named.items() if column}
     column_of = find_objectives(path, columns, lines, known | given, used, of_programs=True)
     used |= set(column_of.values())
+    if roles["language"] and languages:
+        _check_languages(path, lines, roles["language"], languages)
     read = partial(_row, program=program, roles=roles, space=space, objectives=column_of, languages=languages)
     rows = read_each(path, lines, read)
     keys = [(row.space, row.group, row.input) for row in rows]
@@ -117,7 +120,7 @@ def _row(
     cells = {role: line.cells[column].strip() if column else "" for role, column in roles.items()}
     language = cells["language"]
     if language and languages:
-        language = read_cell(line, roles["language"], partial(_language, names=languages))
+        language = _language(language, languages)
     name = space or cells["space"] or DEFAULT_SPACE
     stripped = Line(line.number, {column: cell.strip() for column, cell in line.cells.items()})
     return Row(
@@ -131,17 +134,30 @@ def _row(
     )
 
 
-def _language(cell: str, names: Sequence[str]) -> str:
-    """Return the name of a language.
+def _check_languages(
+    path: str | os.PathLike[str], lines: Sequence[Line], column: str, names: Sequence[str]
+) -> None:
+    """Refuse lines with unknown languages, each of which is named once.
 
     Raises:
-        ValueError: there is no such language.
+        ValueError: there are such lines.
     """
-    lower = cell.strip().lower()
-    language = next((name for name in names if name.lower() == LANGUAGE_ALIASES.get(lower, lower)), "")
-    if not language:
-        raise ValueError(f"there is no language {cell.strip()!r}; {suggest(cell.strip(), names)}")
-    return language
+    unknown: dict[str, list[int]] = {}
+    for line in lines:
+        cell = line.cells[column].strip()
+        if cell and not _language(cell, names):
+            unknown.setdefault(cell, []).append(line.number)
+    faults = Faults()
+    for cell, (first, *others) in unknown.items():
+        more = f" and {counted(len(others), 'other')}" if others else ""
+        faults.add(f"line {first}{more}, column {column}: there is no language {cell!r}")
+    faults.check(f"{str(path)!r} ", f": expected one of {', '.join(names)}")
+
+
+def _language(cell: str, names: Sequence[str]) -> str:
+    """Return the name of a language; empty if there is no such language."""
+    lower = cell.lower()
+    return next((name for name in names if name.lower() == LANGUAGE_ALIASES.get(lower, lower)), "")
 
 
 def _source(cell: str) -> str:

@@ -10,7 +10,7 @@ from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import NoveltyWarning
 from nas_rlm.text.declarations import reads_tokens
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import listed, suggest
 from search_spaces import LANGUAGE_MODELLING
 
 
@@ -85,7 +85,7 @@ def check_surrogates(selection: SurrogateSelection, space: str, objectives: Sequ
         if name not in known and found and min(found.values()) >= WITHOUT_NETWORK:
             raise ValueError(
                 f"{name} cannot be predicted for {space or 'networks without a space'}: the model"
-                f" learnt it for {', '.join(sorted(filter(None, found))) or 'other texts'} alone"
+                f" learnt it for {listed(sorted(filter(None, found))) or 'other texts'} alone"
             )
 
 

@@ -19,6 +19,7 @@ from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.metrics import spearman
 from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.training.finetune import fine_tune
 from nas_rlm.training.recipe import read_recipe
 
 SPACE = search_spaces.get("nasbench201")
@@ -89,6 +90,30 @@ def test_programs_are_compared_with_baselines_of_programs(tiny_checkpoint):
         part = [i for i, row in enumerate(held.rows) if row.space == space]
         expected[part] = rlm.predict_text([texts[i] for i in part], ["memory"], space=space)[:, 0]
     assert found.correlations["median"][0] == pytest.approx(spearman(expected, held.column("memory")))
+
+
+def test_objectives_that_were_learnt_for_other_spaces_are_left_out(tiny_checkpoint):
+    rows = [
+        Row(space, "", {"memory": 1e3 * k, "time": 2.0 * k}, f"def f(n): {'x = [0] * n; ' * k}# {space}")
+        for space in ("Mine/Python", "Mine/Go")
+        for k in range(1, 16)
+    ]
+    rlm = RLM.load(tiny_checkpoint).with_objectives(["memory", "time"])
+    of_python = [replace(row, targets={"time": row.targets["time"]}) for row in rows[:15]]
+    rlm = fine_tune(rlm, of_python, ["time"], learn="none")
+    with pytest.warns(UserWarning, match="own that the model cannot predict are left out: time for Mine/Go$"):
+        found = evaluate_table(rlm, Table("own", rows), num_samples=0)
+    assert {e.objective for e in found} == {"memory"}
+    assert [e.objective for e in evaluate_table(rlm, Table("own", rows[:15]), num_samples=0)] == [
+        "memory",
+        "time",
+    ]
+    with pytest.raises(
+        ValueError, match="time cannot be predicted for Mine/Go: the model learnt it for Mine"
+    ):
+        evaluate_table(rlm, Table("own", rows), ["memory", "time"], num_samples=0)
+    with pytest.raises(ValueError, match="time cannot be predicted for Mine/Go"):
+        evaluate_table(rlm, Table("own", [replace(r, targets={"time": 1.0}) for r in rows]), num_samples=0)
 
 
 def test_means_over_latencies_and_batch_sizes_are_shown():

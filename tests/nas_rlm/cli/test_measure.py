@@ -57,6 +57,15 @@ def test_every_failure_is_listed_with_its_reason(tmp_path, capsys):
     assert "fails7" not in printed
 
 
+@pytest.mark.parametrize("ending", [".csv", ".json"])
+def test_tables_are_written_with_their_own_ending_alone(tmp_path, capsys, ending):
+    (tmp_path / "f.py").write_text("x = 1\n")
+    out = tmp_path / f"t{ending}"
+    line = refused(capsys, "measure", "python", tmp_path / "f.py", "--out", out)
+    assert line.endswith(f"the table is a parquet file, expected {tmp_path / 't.parquet'}")
+    assert not out.exists()
+
+
 def test_bad_inputs_are_reported_with_the_file_of_the_inputs(tmp_path, capsys):
     program, cases = tmp_path / "f.py", tmp_path / "cases.json"
     program.write_text("def f(n):\n    return n\n")

@@ -169,6 +169,9 @@ def test_doubtful_programs_are_named(tmp_path, programs, capsys):
     assert f"{files[0]} and 1 more as part of APPS, {files[1]} as part of CDSS/C++: memory may have" in shown
     assert main([*command, str(tmp_path / "bad.py")]) == 0
     assert "bad.py is not Python 3 (line 1: expected ':')" in capsys.readouterr().err
+    (tmp_path / "a.java").write_text("def f(n):\n    return [0] * n\n")
+    assert main([*command, str(tmp_path / "a.java")]) == 0
+    assert "a.java is not Java (its content is Python): predictions are" in capsys.readouterr().err
     kernel = "# input: [[64]]\n@triton.jit\ndef f(x): pass\ndef get_inputs(): return [torch.rand(4096)]\n"
     (tmp_path / "kernel.py").write_text(kernel)
     assert main([*command, str(tmp_path / "kernel.py")]) == 0

@@ -18,6 +18,8 @@ from nas_rlm.training import finetune
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from tests.nas_rlm.cli.commands import ARCHS, refused, rows
 
+LEAVES_OUT = "leaves out what has fewer"
+
 
 def test_finetune_adds_a_new_objective(tmp_path, model, table, archs, capsys):
     tuned = tmp_path / "tuned"
@@ -257,6 +259,28 @@ def test_times_of_an_interpreter_are_reported_and_the_part_to_learn_is_kept(
     assert "has times of Triton's interpreter, which are not those of a GPU" in printed
     assert printed.splitlines()[-1] == f"nas-rlm: error: learns {learn}"
     assert "expected none or token" in refused(capsys, *command, "--learn", "decoder")
+
+
+@pytest.mark.parametrize(
+    ("labels_of_go", "objectives", "message"),
+    [
+        ({"memory": 3, "time": 12}, "memory,time", f"; --only Mine/Python or --objectives time {LEAVES_OUT}"),
+        ({"memory": 3, "time": 12}, "memory", f"; --only Mine/Python {LEAVES_OUT}"),
+        ({"memory": 12, "time": 12, "energy": 3}, "energy", ""),
+        ({"memory": 12, "time": 3, "energy": 12}, "energy,time", f"; --objectives energy {LEAVES_OUT}"),
+    ],
+)
+def test_what_leaves_out_too_few_labels_is_named(tmp_path, capsys, labels_of_go, objectives, message):
+    labels = {"Mine/Python": {"memory": 12, "time": 12}, "Mine/Go": labels_of_go}
+    programs = [
+        Row(space, "", {name: 1.0 + i for name, n in counts.items() if i < n}, f"f(n) {{ x{i} }} # {space}")
+        for space, counts in labels.items()
+        for i in range(12)
+    ]
+    write(tmp_path / "t.parquet", programs)
+    command = ["finetune", "--model", "programs", "--data", tmp_path / "t.parquet", "--out", tmp_path / "out"]
+    line = refused(capsys, *command, "--objectives", objectives, "--learn", "none")
+    assert line.endswith(f"for Mine/Go: expected at least 10{message}")
 
 
 def test_only_learnt_spaces_of_programs_are_reported():

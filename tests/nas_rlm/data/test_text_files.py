@@ -169,3 +169,8 @@ def test_a_json_file_is_told_from_json_lines(tmp_path):
     path.write_text('[{"t": "a", "y": 1}]')
     with pytest.raises(ValueError, match=r"data.json' is of an unknown kind: .*an object in each line"):
         read_text_file(path, "t", ["y"])
+
+
+def test_a_directory_is_said_to_be_one(tmp_path):
+    with pytest.raises(ValueError, match=r"is a directory: expected a file, one of \.csv"):
+        numeric_columns(tmp_path)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nas_rlm.programs.languages import LANGUAGES, language_of_file, recognise
+from nas_rlm.programs.languages import LANGUAGES, language_of_file, other_language, recognise
 
 SOURCES = {
     "Python": "class Solution:\n    def twoSum(self, nums, target):\n        return []\n",
@@ -66,6 +66,26 @@ def test_text_in_no_or_several_languages_is_refused(tmp_path, content, message):
     (tmp_path / "notes.txt").write_text(content)
     with pytest.raises(ValueError, match=message):
         language_of_file(tmp_path / "notes.txt")
+
+
+def test_content_in_another_language_than_the_ending_says_is_noticed():
+    for language, source in SOURCES.items():
+        assert other_language(source, language) == ""
+        for other in set(SOURCES) - {language}:
+            is_dialect = (language, other) in {("C", "C++"), ("JavaScript", "TypeScript")}
+            assert other_language(source, other) == ("" if is_dialect else language)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"), [('{"a": 1}\n', "JSON"), (" [1, 2]", "JSON"), ("{a", ""), ("1", "")]
+)
+def test_json_is_in_no_language(source, expected):
+    assert {other_language(source, language) for language in SOURCES} == {expected}
+
+
+def test_constructs_of_the_supposed_language_rule_out_others():
+    assert other_language(SOURCES["Python"] + SOURCES["Kotlin"], "Kotlin") == ""
+    assert other_language(SOURCES["Python"] + SOURCES["Kotlin"], "Java") == ""
 
 
 @settings(max_examples=50, deadline=None)

@@ -250,8 +250,13 @@ def test_no_process_of_a_program_keeps_running(tmp_path, monkeypatch):
     ("entry", "cases", "message"),
     [
         ("f", [], "no inputs"),
-        ("f", [{"stdin": "1"}], r"is not an input: expected for example \{\"args\": \[1, 2\]\}"),
-        ("", [{"args": [1]}], r"is not an input: expected for example \{\"stdin\": \"1 2\"\}"),
+        (
+            "f",
+            [{"stdin": "1"}],
+            r"input of a script: expected no entry, or for example \{\"args\": \[1, 2\]\}",
+        ),
+        ("", [{"args": [1]}], r"of a function: expected --entry FUNCTION, or .* \{\"stdin\": \"1 2\"\}"),
+        ("", [{"arg": [1]}], r"is not an input: expected for example \{\"stdin\": \"1 2\"\}"),
         ("f", [{"args": 1}], "is not an input"),
         ("f", [3], "is not an input"),
         (

@@ -132,15 +132,17 @@ def test_files_of_programs_and_inputs_are_read(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is larger than 0 bytes"):
         read_programs(path)
     path.write_text('[{"args": [1]}]')
-    assert read_cases(path) == [{"args": [1]}]
+    assert read_cases(path, "f") == [{"args": [1]}]
     for content, message in (
         ("{}", "is not a list of inputs"),
+        ("[]", "has no inputs"),
         ("[", "is not JSON"),
         ("[" * 9**5, "is not JSON"),
     ):
         path.write_text(content)
-        with pytest.raises(ValueError, match=message):
-            read_cases(path)
+        for entry, example in (("f", r'\[{"args": \[1, 2\]}\]'), ("", r'\[{"stdin": "1 2"}\]')):
+            with pytest.raises(ValueError, match=f"{message}.*: expected for example {example}$"):
+                read_cases(path, entry)
 
 
 def test_names_that_are_not_unicode_are_refused_before_measuring(tmp_path, monkeypatch):

@@ -14,6 +14,10 @@ def rows(*latencies, **others):
     return [Row("mine", str(i), {"latency/mine": v, **others}) for i, v in enumerate(latencies)]
 
 
+def losses(values):
+    return [Row("mine", f"row{i}", {"loss": value}) for i, value in enumerate(values)]
+
+
 def test_rows_keep_the_objectives_to_learn():
     selected = select_rows([*rows(1.0, 2.0, loss=3.0), Row("mine", "x", {"loss": 1.0})], ["latency/mine"])
     assert [row.targets for row in selected] == [{"latency/mine": 1.0}, {"latency/mine": 2.0}]
@@ -46,12 +50,34 @@ def test_objectives_that_no_row_has_are_refused():
         select_rows([], ["loss"])
 
 
-@pytest.mark.parametrize(("offset", "factor"), [(1e6, 1.0), (-123456.0, 0.1), (0.0, 1e-9), (0.0, 1e14)])
+@pytest.mark.parametrize(("offset", "factor"), [(1e6, 1.0), (-123456.0, 0.1), (0.0, 1e-9)])
 def test_values_that_the_digits_cannot_distinguish_are_refused(offset, factor):
     with pytest.raises(ValueError, match=r"values of loss from .* lose their differences .* another unit"):
-        check_representable("loss", offset + factor * VALUES, NumberScheme())
+        check_representable("loss", losses(offset + factor * VALUES), NumberScheme())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            np.append(VALUES, 2.99088e13),
+            "1 value of loss is beyond 9.999e+12, .*, up to 2.99088e+13 of 'row20':",
+        ),
+        (np.append(VALUES, -5e13), "1 value of loss is beyond .*, up to -5e+13 of 'row20':"),
+        (1e14 * VALUES, "20 values of loss are beyond .*, up to 9e+14 of 'row19': expected another unit"),
+    ],
+)
+def test_values_beyond_the_largest_number_are_named(values, message):
+    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
+        check_representable("loss", losses(values), NumberScheme())
+
+
+def test_programs_with_too_large_values_are_named_by_their_source():
+    programs = [Row("mine", "", {"memory": 1.0}, "a = 1"), Row("mine", "", {"memory": 1e14}, "b = 2\nc = 3")]
+    with pytest.raises(ValueError, match=r"up to 1e\+14 of 'b = 2\\nc = 3': "):
+        check_representable("memory", programs, NumberScheme())
 
 
 def test_other_values_are_accepted():
     for values in (VALUES, -VALUES, np.full(3, 1e6), np.append(VALUES, np.nan)):
-        check_representable("loss", values, NumberScheme())
+        check_representable("loss", losses(values), NumberScheme())

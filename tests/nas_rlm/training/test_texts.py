@@ -170,6 +170,8 @@ def test_a_fitted_network_is_trained_further_on_other_texts_and_targets(trained)
     assert np.isfinite(rlm.predict_text(["a b"], ["z"])).all()
     with pytest.raises(ValueError, match="the start model writes numbers of 4 digits"):
         RLM.fit(TEXTS, 1e9 + VALUES, start=trained)
+    with pytest.raises(ValueError, match="start has no effect on the source surrogate"):
+        RLM.fit(TEXTS, VALUES, start=trained, source="surrogate")
 
 
 def test_infinite_values_and_failures_are_learnt():

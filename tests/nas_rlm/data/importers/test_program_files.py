@@ -62,7 +62,10 @@ def test_other_columns_of_times_are_those_of_programs(tmp_path, column, advice):
     ("content", "message"),
     [
         ("problem,memory\n1,2\n", "expected one of program, code"),
-        (HEADER + LINE.replace("Java", "Jawa"), "line 5, column language: there is no language 'Jawa'; did"),
+        (
+            HEADER + LINE.replace("Java", "Jawa"),
+            "line 5, column language: there is no language 'Jawa': expected one of ",
+        ),
         (HEADER + LINE.replace("1024", "much"), "line 5, column memory: 'much' is not valid for memory"),
         (HEADER + "1,Java,,2,3,\n", "line 2, column program: the cell is empty"),
         ("program,score\nx,1\n", "no column whose name is an objective"),
@@ -71,3 +74,15 @@ def test_other_columns_of_times_are_those_of_programs(tmp_path, column, advice):
 def test_bad_files_get_one_error(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
         read_program_csv(written(tmp_path, content), languages=("Go", "Java"))
+
+
+def test_an_unknown_language_is_named_once_with_the_known_ones(tmp_path):
+    lines = "".join(LINE.replace("Java", name) for name in ("Brainfuck", "Java", "Brainfuck", "Jawa"))
+    path = tmp_path / "programs.csv"
+    path.write_text(HEADER + lines)
+    with pytest.raises(
+        ValueError, match=r"no language 'Brainfuck'; line .*'Jawa': expected one of Java, Go$"
+    ) as error:
+        read_program_csv(path, languages=["Java", "Go"])
+    assert " and 1 other, column language" in str(error.value)
+    assert str(error.value).count("expected") == str(error.value).count("Brainfuck") == 1
