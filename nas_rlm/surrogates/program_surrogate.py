@@ -54,6 +54,7 @@ from nas_rlm.surrogates.program_model import (
 from nas_rlm.surrogates.program_prior import ProgramPrior
 from nas_rlm.surrogates.program_similarity import DIMENSION, nearest
 
+VERSION = 2  # of what is saved: trees of the first one read predictions
 MIN_STD = 1e-3
 NEW_PROGRAM = 0.5  # share of left-out problems among programs of a similarity above which one is new
 
@@ -186,6 +187,7 @@ class ProgramSurrogate:
         priors = {n: prior.description() for n, prior in self.priors.items() if n in self.objectives}
         return {
             "kind": "programs",
+            "version": VERSION,
             "objectives": self.objectives,
             "log_size_scaling": self.shared.scales.log_size_scaling,
             "ridges": {
@@ -207,6 +209,8 @@ class ProgramSurrogate:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
+        if description.get("version") != VERSION:
+            raise ValueError("the surrogate of programs is of another version: fine-tune the model again")
         names = tuple(map(str, description["objectives"]))
         if not names or len(set(names)) < len(names):
             raise ValueError(f"objectives {names} are not distinct names")

@@ -100,6 +100,8 @@ def test_damaged_surrogates_are_refused(surrogates):
         from_saved({**tensors, "projections": tensors["projections"].float()}, description)
     with pytest.raises(ValueError, match="not distinct names"):
         from_saved(tensors, description | {"objectives": []})
+    with pytest.raises(ValueError, match="another version: fine-tune the model again"):
+        from_saved(tensors, {key: value for key, value in description.items() if key != "version"})
 
 
 def test_languages_with_few_labels_are_left_out():
