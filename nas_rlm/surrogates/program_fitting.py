@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 MAX_PROGRAMS = 7000  # to learn from, for each objective
 MAX_RIDGE_PROGRAMS = 2000  # of these that penalty and blocks are chosen on
 RIDGE_PENALTIES = (0.1, 0.3, 1.0)
+FEW_PROGRAMS = 400  # up to which trees read the programs alone, and nothing that labels determine
 MAX_COMMON_CONSTRUCTS = 256  # that trees read
 MIN_CONSTRUCT_PROBLEMS = 3  # whose programs have a construct
 MIN_STRUCTURE_STD = 0.05
@@ -220,7 +221,8 @@ def _fit_objective(
         part = slice(MAX_STACKED_PROGRAMS)
         groups = labelled.groups[rows[part]]
         left_out_of.append(left_out_predictions(products[part, part], scores[part], penalty, groups))
-    left_out = leave_out(labelled, labels, left_out_of, by_group, has_groups)
+    with_labels = len(rows) > FEW_PROGRAMS
+    left_out = leave_out(labelled, labels, left_out_of, by_group, has_groups, with_labels)
     trees = BoostedTrees.fit(left_out.inputs, left_out.scores - left_out.regression)
     predicted = cross_validated_predictions(left_out, labelled.groups[left_out.rows])
     positions = np.arange(len(left_out.rows)) % min(len(rows), MAX_STACKED_PROGRAMS)
@@ -230,7 +232,9 @@ def _fit_objective(
     errors = ProgramErrors.of_left_out(left_out, combined, spaces, num_problems)
     all_scores = np.full(len(labelled.spaces), np.nan, np.float16)
     all_scores[rows] = scores
-    model = ObjectiveModel(ridges, all_scores, trees, errors.knots, errors.stds, errors.new_shares)
+    model = ObjectiveModel(
+        *(ridges, all_scores, trees, errors.knots, errors.stds, errors.new_shares, with_labels)
+    )
     return _FittedObjective(model, errors, held_out(left_out, combined, spaces, num_problems), fitted)
 
 

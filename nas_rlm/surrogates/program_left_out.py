@@ -108,6 +108,7 @@ def leave_out(
     predictions: Sequence[tuple[np.ndarray, np.ndarray]],
     by_group: bool,
     has_groups: bool,
+    with_labels: bool,
 ) -> LeftOutPrograms:
     """Return left-out programs, and unless `by_group` also those of which the problem is known.
 
@@ -117,6 +118,7 @@ def leave_out(
         predictions: what each ridge regression predicts without a program, and without its problem.
         by_group: learn from left-out problems alone.
         has_groups: whether problems are known.
+        with_labels: whether trees read what labels determine, see `tree_features`.
     """
     part, known, unseen = (
         values[:MAX_STACKED_PROGRAMS] for values in (labels.rows, labels.scores, labels.unseen_scores)
@@ -127,16 +129,21 @@ def leave_out(
     cases = [] if by_group else [(own, numbers, False)]
     cases += [(grouped, labelled.groups[part], True)] if has_groups else []
     compared = [
-        nearest(features.projections, features.projections, (identities, identities))
+        nearest(features.projections, features.projections, known, (identities, identities))
         for _, identities, _ in cases
     ]
-    similarities = np.concatenate(compared)
+    similarities = np.concatenate([similarity for similarity, _ in compared])
     is_new = np.repeat([is_new for *_, is_new in cases], len(part))
     new = np.interp(similarities, *_new_shares(similarities, is_new))
     ridge = np.concatenate([predicted for predicted, *_ in cases])
     return LeftOutPrograms(
         np.tile(part, len(cases)),
-        np.concatenate([tree_features(features, found) for found in compared]),
+        np.concatenate(
+            [
+                tree_features(features, predicted, *found, with_labels)
+                for (predicted, *_), found in zip(cases, compared, strict=True)
+            ]
+        ),
         regression(ridge, new),
         np.tile(known, len(cases)),
         np.concatenate([unseen if is_new else known for *_, is_new in cases]),

@@ -19,7 +19,7 @@ from nas_rlm.surrogates.program_blocks import (
 )
 
 SIZED, KERNEL = "sized", "kernel"
-OTHER_TREE_FEATURES = 2  # beside the structure and the constructs: similarity and size
+OTHER_TREE_FEATURES = 3  # beside structure and predictions: similarity, mean of similar programs, and size
 NUM_KNOTS = 8  # similarities at which errors are known
 TREE_WEIGHT_OF_NEW = 0.5  # factor of what the trees add for new problems, of which they have seen few
 
@@ -37,6 +37,7 @@ class ObjectiveModel:
         knots: similarities, float64 [NUM_KNOTS], ascending.
         stds: standard deviations of the normal scores at the knots, float64 [NUM_KNOTS].
         new_shares: share of left-out problems among the rows at each knot, float64 [NUM_KNOTS].
+        trees_read_labels: whether the trees read what the regressions and similar programs predict.
     """
 
     ridges: Sequence[Mapping[str, np.ndarray]]
@@ -45,6 +46,7 @@ class ObjectiveModel:
     knots: np.ndarray
     stds: np.ndarray
     new_shares: np.ndarray
+    trees_read_labels: bool
 
     @cached_property
     def labelled(self) -> np.ndarray:
@@ -112,14 +114,24 @@ def correction(trees: BoostedTrees, inputs: np.ndarray, new: np.ndarray) -> np.n
     return weighted
 
 
-def tree_features(features: ProgramFeatures, similarities: np.ndarray) -> np.ndarray:
+def tree_features(
+    features: ProgramFeatures,
+    ridge: np.ndarray,
+    similarities: np.ndarray,
+    means: np.ndarray,
+    with_labels: bool,
+) -> np.ndarray:
     """Return the features of the trees, float [N, F].
-
-    Predictions of the regressions are none of them: what is predicted for a program from the others' labels
-    is the higher, the lower its own label is, from which trees would learn the labels.
 
     Args:
         features: features of N programs.
+        ridge: predictions of R ridge regressions, float64 [N, R].
         similarities: similarity to the nearest labelled program, float32 [N].
+        means: mean label of similar programs, float32 [N].
+        with_labels: whether the features have the predictions and the means, which labels determine, or 0 in
+            their place. What is predicted for one of few programs from the others is the higher, the lower
+            its own label is: trees would learn the labels from it.
     """
-    return np.column_stack([features.structure, features.constructs, similarities, features.sizes])
+    factor = float(with_labels)
+    others = [factor * ridge, similarities, factor * means, features.sizes]
+    return np.column_stack([features.structure, features.constructs, *others])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DIMENSION = 64
 SCALE = 127.0  # of a component in a byte
+POWER, PRIOR_WEIGHT = 8, 0.05  # of similarities as weights of labels, and of the mean label 0
 CHUNK_SIZE = 1024  # rows that are compared at a time
 
 
@@ -39,22 +40,31 @@ def _signs(num_features: int) -> np.ndarray:
 
 
 def nearest(
-    projections: np.ndarray, labelled: np.ndarray, left_out: tuple[np.ndarray, np.ndarray] | None = None
-) -> np.ndarray:
-    """Return the largest similarity to a labelled program, float32 [N].
+    projections: np.ndarray,
+    labelled: np.ndarray,
+    scores: np.ndarray,
+    left_out: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest similarity to a labelled program, and the mean label of similar ones.
 
     Args:
         projections: projections of N programs, int8 [N, DIMENSION].
         labelled: projections of M labelled programs, int8 [M, DIMENSION].
+        scores: their normal scores, float [M].
         left_out: a group of each of the N and of the M programs, int [N] and [M]; labelled programs of the
             same group are not compared.
+
+    Returns:
+        Similarities, float32 [N], and means, float32 [N].
     """
-    similarities = np.zeros(len(projections), np.float32)
+    similarities, means = np.zeros(len(projections), np.float32), np.zeros(len(projections), np.float32)
     columns = labelled.astype(np.float32).T / SCALE
     for start in range(0, len(projections), CHUNK_SIZE):
         part = slice(start, start + CHUNK_SIZE)
         cosines = (projections[part].astype(np.float32) / SCALE) @ columns
         if left_out is not None:
             cosines[left_out[0][part, None] == left_out[1][None]] = 0.0
+        weights = cosines.clip(0) ** POWER
         similarities[part] = cosines.max(1, initial=0.0)
-    return similarities
+        means[part] = weights @ scores.astype(np.float32) / (weights.sum(1) + PRIOR_WEIGHT)
+    return similarities, means

@@ -54,7 +54,6 @@ from nas_rlm.surrogates.program_model import (
 from nas_rlm.surrogates.program_prior import ProgramPrior
 from nas_rlm.surrogates.program_similarity import DIMENSION, nearest
 
-VERSION = 2  # of what is saved: trees of the first one read predictions
 MIN_STD = 1e-3
 NEW_PROGRAM = 0.5  # share of left-out problems among programs of a similarity above which one is new
 
@@ -133,9 +132,10 @@ class ProgramSurrogate:
             objective: one of this surrogate's objectives.
         """
         model = self.shared.models[objective]
-        similarities = nearest(features.projections, self.shared.projections[model.labelled])
+        projections, scores = self.shared.projections[model.labelled], model.scores[model.labelled]
+        similarities, means = nearest(features.projections, projections, scores)
         ridge = model.ridge_predictions(features, self.shared.structure)
-        inputs = tree_features(features, similarities)
+        inputs = tree_features(features, ridge, similarities, means, model.trees_read_labels)
         std = self.error_factors[objective] * np.interp(similarities, model.knots, model.stds)
         new = np.interp(similarities, model.knots, model.new_shares)
         mean = regression(ridge, new) + correction(model.trees, inputs, new)
@@ -187,7 +187,6 @@ class ProgramSurrogate:
         priors = {n: prior.description() for n, prior in self.priors.items() if n in self.objectives}
         return {
             "kind": "programs",
-            "version": VERSION,
             "objectives": self.objectives,
             "log_size_scaling": self.shared.scales.log_size_scaling,
             "ridges": {
@@ -195,6 +194,9 @@ class ProgramSurrogate:
                 for name in self.objectives
             },
             "error_factors": {name: self.error_factors[name] for name in self.objectives},
+            "trees_read_labels": {
+                name: self.shared.models[name].trees_read_labels for name in self.objectives
+            },
             "is_for_new_problems": self.is_for_new_problems,
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
@@ -209,8 +211,6 @@ class ProgramSurrogate:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
-        if description.get("version") != VERSION:
-            raise ValueError("the surrogate of programs is of another version: fine-tune the model again")
         names = tuple(map(str, description["objectives"]))
         if not names or len(set(names)) < len(names):
             raise ValueError(f"objectives {names} are not distinct names")
@@ -253,9 +253,10 @@ class ProgramSurrogate:
                 np.where(is_labelled, tensors[f"scores{k}"].numpy(), np.nan).astype(np.float16),
                 BoostedTrees.from_saved(
                     tensors_with_prefix(tensors, f"trees{k}."),
-                    len(STRUCTURE) + num_common + OTHER_TREE_FEATURES,
+                    len(STRUCTURE) + num_common + OTHER_TREE_FEATURES + len(description["ridges"][name]),
                 ),
                 *(knots, stds, new_shares),
+                trees_read_labels=description.get("trees_read_labels", {}).get(name, True) is True,
             )
         priors = {
             name: ProgramPrior.from_saved(tensors_with_prefix(tensors, f"prior{k}."), found, cls.from_saved)

@@ -100,8 +100,6 @@ def test_damaged_surrogates_are_refused(surrogates):
         from_saved({**tensors, "projections": tensors["projections"].float()}, description)
     with pytest.raises(ValueError, match="not distinct names"):
         from_saved(tensors, description | {"objectives": []})
-    with pytest.raises(ValueError, match="another version: fine-tune the model again"):
-        from_saved(tensors, {key: value for key, value in description.items() if key != "version"})
 
 
 def test_languages_with_few_labels_are_left_out():
@@ -146,3 +144,16 @@ def test_labels_that_programs_do_not_explain_are_not_predicted(num_problems):
     assert found.new is None or found.new < 0.35
     low, high = surrogate.predict(surrogate.transform(sources[30:]), "memory").quantiles([0.1, 0.9]).T
     assert ((values[30:] >= low) & (values[30:] <= high)).mean() > 0.6
+
+
+def test_trees_of_many_programs_read_labels_and_a_saved_surrogate_knows_it(monkeypatch):
+    rows = programs(120)
+    monkeypatch.setattr("nas_rlm.surrogates.program_fitting.FEW_PROGRAMS", 100)
+    many, few = (fit_surrogates(part, ["memory"])["Judge/Python"][0] for part in (rows, rows[:90]))
+    assert many.shared.models["memory"].trees_read_labels
+    assert not few.shared.models["memory"].trees_read_labels
+    texts = [row.input for row in programs(20, seed=1)]
+    for surrogate in (many, few):
+        again = from_saved(surrogate.tensors(), json.loads(json.dumps(surrogate.description())))
+        expected = surrogate.predict(surrogate.transform(texts), "memory").mean
+        assert again.predict(again.transform(texts), "memory").mean == pytest.approx(expected, abs=1e-3)
