@@ -351,9 +351,10 @@ class FieldSurrogate:
 
     def transform(self, texts: Sequence[str]) -> TextFeatures:
         """Return the features of N texts."""
+        values = self.fields.values(texts)
         return TextFeatures(
-            self.fields.transform(texts),
-            self.fields.lacking(texts),
+            self.fields.standardised(values),
+            self.fields.lacking(values),
             self.ngrams.transform(texts),
             self.counts.counts(texts),
         )

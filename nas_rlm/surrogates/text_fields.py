@@ -42,7 +42,7 @@ class TextFields:
         (('a#0',), ['b>x', 'b>y'])
         >>> fields.transform(["a=2 b=x"]).shape
         (1, 3)
-        >>> fields.lacking(["a=2 b=z"])  # another word follows b
+        >>> fields.lacking(fields.values(["a=2 b=z"]))  # another word follows b
         array([[False,  True,  True]])
 
     Args:
@@ -85,18 +85,28 @@ class TextFields:
 
     def transform(self, texts: Sequence[str]) -> np.ndarray:
         """Return the standardised fields of N texts, float64 [N, D]; a missing number is 0, the mean."""
-        matrix = _with_logs(_matrix([_parse(text) for text in texts], self.numbers, self.words), self.is_log)
+        return self.standardised(self.values(texts))
+
+    def values(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the fields of N texts, float64 [N, D], NaN where a text lacks a number."""
+        return _matrix([_parse(text) for text in texts], self.numbers, self.words)
+
+    def standardised(self, values: np.ndarray) -> np.ndarray:
+        """Return the standardised fields of N texts from their `values`, float64 [N, D]."""
+        matrix = _with_logs(values, self.is_log)
         limit = MAX_STANDARDISED * max(1.0, math.sqrt(len(self.means) / USUAL_FIELDS))
         standardised = np.nan_to_num((matrix - self.means) / self.scales, posinf=limit, neginf=-limit)
         return np.clip(standardised, -limit, limit)
 
-    def lacking(self, texts: Sequence[str]) -> np.ndarray:
+    def lacking(self, values: np.ndarray) -> np.ndarray:
         """Return which columns N texts say nothing of although nearly all labelled texts do, bool [N, D].
 
         A text says nothing of the words after a word if none of them was frequent, as in `opt=new`.
+
+        Args:
+            values: the `values` of the texts, float64 [N, D].
         """
-        matrix = _matrix([_parse(text) for text in texts], self.numbers, self.words)
-        return self.expected & ~_present(matrix, len(self.numbers), _preceding(self.words))
+        return self.expected & ~_present(values, len(self.numbers), _preceding(self.words))
 
     def description(self) -> dict[str, Any]:
         """Return the fields as values that are valid JSON."""
