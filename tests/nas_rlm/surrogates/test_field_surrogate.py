@@ -99,10 +99,10 @@ def test_a_restored_surrogate_predicts_the_same():
     assert surrogate.without(["a"]).objectives == ("b",)
     assert surrogate.without(["a", "b"]) is None
     for key in ("scores0", "finite1"):
-        with pytest.raises((ValueError, KeyError), match=key):
+        with pytest.raises((ValueError, KeyError), match=key.rstrip("01")):
             from_saved({k: v for k, v in tensors.items() if k != key}, description)
     description["targets"]["a"]["share"] = 1.5
-    with pytest.raises(ValueError, match=r"share of a is 1\.5: expected a number from 0 to 1"):
+    with pytest.raises(ValueError, match=r"a: the share is 1\.5: expected a number from 0 to 1"):
         from_saved(tensors, description)
     description["targets"]["a"]["share"] = 0.5
     with pytest.raises(ValueError, match="means"):
@@ -113,6 +113,10 @@ def test_a_surrogate_of_an_earlier_version_is_refused():
     surrogate = fitted(*configurations(30))
     description = surrogate.description()
     del description["counts"]
+    with pytest.raises(ValueError, match="that of an earlier version: fit the model again"):
+        from_saved(surrogate.tensors(), description)
+    description = surrogate.description()
+    del description["targets"]["y"]["known_std"]
     with pytest.raises(ValueError, match="that of an earlier version: fit the model again"):
         from_saved(surrogate.tensors(), description)
 
@@ -154,12 +158,3 @@ def test_intervals_are_wide_far_from_all_labels_where_the_field_matters():
     assert known < 0.5 and beyond > 1 and far > beyond
     assert other_size < 1
     assert low[1] < 3 * 1.6 + 2 < high[1]
-
-
-def test_a_narrower_width_holds_for_known_texts_alone():
-    texts, values = rates(100, 0.0)
-    target = fitted(texts, values).targets["y"]
-    assert target.width < 1
-    features = target.features[:1].clone()
-    features[:, 0] = features[:, 0] + 1000 * features[:, 0].abs() + 1000
-    assert target._posterior(features)[1][0] > target._posterior(target.features)[1].max()
