@@ -16,7 +16,13 @@ import numpy as np
 
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.evaluation import QUANTILE_LEVELS, indices_by_space, predict_rows
-from nas_rlm.benchmarks.ranking import MIN_PROGRAMS, ProblemRankings, rank_within_problems
+from nas_rlm.benchmarks.ranking import (
+    GOOD_SPEARMAN,
+    MIN_PROGRAMS,
+    ProblemRankings,
+    rank_jointly_within_problems,
+    rank_within_problems,
+)
 from nas_rlm.data import tables
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import sample_by_space, split_by_source, train_validation_test_split
@@ -49,6 +55,7 @@ SOURCE = "source"
 SPLITS = {"program": False, "problem": True, SOURCE: False}  # whether problems are not divided
 Key = tuple[str, str, str, int]
 KEY_NAMES = ("split", "objective", "method", "seed")
+JOINT = "+"  # between the objectives of a joint ranking
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,8 @@ class ProgramResult:
 
     Args:
         rows: number of test rows.
-        spearman: Spearman correlation of predictions and measurements.
+        spearman: Spearman correlation of predictions and measurements; of a joint ranking, the mean one of
+            positions within the problems.
         kendall: Kendall's tau of them.
         coverage: share of true values in 80 % intervals; 0 for a method without intervals.
         problems: problems with enough programs for a ranking.
@@ -125,7 +133,7 @@ def programs_benchmark(
     Yields:
         Split, objective, method and seed, and the result, as soon as each is available. For a table of
         several languages, the results of each large one follow, with an objective such as
-        `memory of LeetCode/Go`.
+        `memory of LeetCode/Go`. Joint rankings by all objectives, such as `memory+time`, come last.
 
     Raises:
         ValueError: a model's directory holds another training, or the recipe has no surrogates.
@@ -160,6 +168,48 @@ def programs_benchmark(
             if len(part) > 1:
                 name = f"{objective} of {space}"
                 yield (split, name, method, seed), evaluate_predictions(own, of_space, objective)
+    yield from _joint_results(table, split, splits, methods, finished)
+
+
+def _joint_results(
+    table: Table, split: str, splits: Mapping[int, _Split], methods: Sequence[str], finished: Collection[Key]
+) -> Iterator[tuple[Key, ProgramResult]]:
+    """Yield how well each method ranks programs by all objectives, if programs have several."""
+    for seed, parts in splits.items():
+        test = parts.test.where_measured(*table.objectives)
+        for method in methods:
+            key = split, JOINT.join(table.objectives), method, seed
+            if len(table.objectives) < 2 or len(test) < 2 or key in finished:
+                continue
+            if _is_applicable(method, table, split):
+                yield key, _evaluate_jointly(parts, method, test)
+
+
+def _evaluate_jointly(parts: _Split, method: str, test: Table) -> ProgramResult:
+    """Compare rankings by all objectives within the problems of a language with those by measurements."""
+    predictions = [_predict(method, replace(parts, test=test), objective) for objective in test.objectives]
+    rankings = rank_jointly_within_problems(
+        _problems(test),
+        np.column_stack([test.column(objective) for objective in test.objectives]),
+        np.column_stack([p.quantiles[:, 1] for p in predictions]),
+    )
+    means = [float(np.mean(values)) if len(values) else 0.0 for values in vars(rankings).values()]
+    return ProgramResult(
+        rows=len(test),
+        spearman=means[0],
+        kendall=means[1],
+        coverage=0.0,
+        problems=len(rankings.top1),
+        good_share=float(np.mean(rankings.spearman > GOOD_SPEARMAN)) if len(rankings.spearman) else 0.0,
+        top1=means[2],
+        random_top1=means[3],
+        seconds=sum(p.seconds for p in predictions),
+    )
+
+
+def _problems(table: Table) -> list[str]:
+    """Return the problem of each program, one for each language: values of different ones do not compare."""
+    return [f"{row.space}:{row.group}" for row in table.rows]
 
 
 def _drawn(table: Table, count: int, seed: int) -> Table:
@@ -203,8 +253,7 @@ def evaluate_predictions(
     """
     true = test.column(objective)
     low, median, high = predictions.quantiles.T
-    problems = [row.group for row in test.rows]
-    rankings = rank_within_problems(problems, true, median, min_programs)
+    rankings = rank_within_problems(_problems(test), true, median, min_programs)
     by_space = {space: np.array(part) for space, part in indices_by_space(test.rows).items()}
     within = {
         space: (spearman(median[part], true[part]), kendall(median[part], true[part]))
@@ -257,7 +306,7 @@ def problem_rankings(
         parts = _split_table(table, recipe, models_directory, split, seed)
         test = parts.test.where_measured(objective)
         predictions = _predict("rlm", parts, objective)
-        problems += [f"{seed}:{row.group}" for row in test.rows]
+        problems += [f"{seed}:{problem}" for problem in _problems(test)]
         true.append(test.column(objective))
         predicted.append(predictions.quantiles[:, 1])
     return objective, rank_within_problems(problems, np.concatenate(true), np.concatenate(predicted))

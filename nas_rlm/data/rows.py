@@ -112,9 +112,9 @@ class Table:
         """Whether all rows are programs."""
         return all(row.is_program for row in self.rows)
 
-    def where_measured(self, objective: str) -> Table:
-        """Return the rows in which the objective is measured."""
-        return replace(self, rows=[row for row in self.rows if row.is_measured(objective)])
+    def where_measured(self, *objectives: str) -> Table:
+        """Return the rows in which the objectives are measured."""
+        return replace(self, rows=[row for row in self.rows if all(map(row.is_measured, objectives))])
 
     def column(self, objective: str) -> np.ndarray:
         """Return the values of an objective, float64 [N], NaN where it is not measured."""

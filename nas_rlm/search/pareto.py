@@ -40,14 +40,14 @@ def minimised(values: np.ndarray, objectives: Sequence[str], maximised: Collecti
     return values * np.array([-1.0 if is_maximised(o, maximised) else 1.0 for o in objectives])
 
 
-def is_non_dominated(costs: np.ndarray) -> np.ndarray:
+def is_non_dominated(costs: np.ndarray, keep_equal: bool = False) -> np.ndarray:
     """Whether each row of costs [N, K] is non-dominated under minimisation: bool [N].
 
-    Of equal rows only the first is.
+    Of equal rows only the first is, or all with `keep_equal`.
     """
     if len(costs) == 0:
         return np.zeros(0, dtype=bool)
-    return np.asarray(moocore.is_nondominated(costs, keep_weakly=False), dtype=bool)
+    return np.asarray(moocore.is_nondominated(costs, keep_weakly=keep_equal), dtype=bool)
 
 
 def nondominated(
@@ -89,7 +89,7 @@ def pareto_order(costs: np.ndarray) -> np.ndarray:
     ranks = np.array([np.searchsorted(np.sort(column), column) for column in costs.T]).mean(0)
     remaining, order = np.arange(len(costs)), np.empty(0, dtype=int)
     while len(remaining):
-        is_best = np.asarray(moocore.is_nondominated(costs[remaining], keep_weakly=True), dtype=bool)
+        is_best = is_non_dominated(costs[remaining], keep_equal=True)
         front = remaining[is_best]
         order = np.concatenate([order, front[np.argsort(ranks[front], kind="stable")]])
         remaining = remaining[~is_best]

@@ -117,6 +117,34 @@ def test_languages_are_compared_with_each_alone_and_with_the_others(command, cap
     assert found["other-languages", "memory"]["language_spearman"] == pytest.approx(np.mean(each), abs=1e-4)
 
 
+def test_several_objectives_are_ranked_jointly_within_problems_of_a_language(
+    command, capsys, tmp_path, monkeypatch
+):
+    """Nearly all programs have fewer lists than another of their problem in the other language."""
+    both = [
+        replace(
+            row,
+            targets={"memory": row.targets["memory"] * 1000 ** (i // 12 % 2), "time": row.input.count("\n")},
+            space=f"Judge/{'AB'[i // 12 % 2]}",
+        )
+        for i, row in enumerate(rows(400))
+    ]
+    write(tmp_path / "own.parquet", both)
+    command += ["--methods", "length", "--out", "found.jsonl"]
+    assert main(command) == 0
+    found = {r["objective"]: r for r in map(json.loads, Path("found.jsonl").read_text().splitlines())}
+    joint = found["memory+time"]
+    assert joint["spearman"] > 0.95 and joint["top1"] == 1 > 2 * joint["random_top1"]
+    assert joint["problems"] > found["memory"]["problems"]
+    assert found["memory"]["spearman"] < 0.8
+
+    def refuse(*_, **__):
+        raise AssertionError("it is known already")
+
+    monkeypatch.setattr("nas_rlm.benchmarks.programs._predict", refuse)
+    assert main(command) == 0
+
+
 def test_programs_by_other_people_and_a_part_of_the_rows_can_be_evaluated(command, capsys, tmp_path):
     by_source = [replace(row, source="other" if i % 5 == 0 else "main") for i, row in enumerate(rows(400))]
     write(tmp_path / "own.parquet", by_source)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nas_rlm.benchmarks.ranking import TOP_SHARES, rank_within_problems
+from nas_rlm.benchmarks.ranking import TOP_SHARES, rank_jointly_within_problems, rank_within_problems
 
 
 def test_a_perfect_ranking_and_its_opposite():
@@ -32,3 +32,31 @@ def test_without_problems_all_is_empty_or_zero():
         and len(found.correlations) == 0
         and found.top_shares.tolist() == [0.0] * len(TOP_SHARES)
     )
+
+
+def test_joint_rankings_are_those_of_the_fronts_within_problems():
+    rng = np.random.default_rng(0)
+    groups = [f"p{i % 3}" for i in range(30)] + ["small"] * 2 + ["all on the front"] * 4
+    true = np.concatenate([rng.permutation(60).reshape(30, 2) + 1.0, np.ones((2, 2)), np.ones((4, 2))])
+    perfect = rank_jointly_within_problems(groups, true, 10 * true)
+    assert perfect.spearman == pytest.approx([1] * 3) and perfect.kendall == pytest.approx([1] * 3)
+    assert perfect.top1.tolist() == [1] * 3
+    assert all(0 < share < 1 for share in perfect.random_top1)
+    opposite = rank_jointly_within_problems(groups, true, -true)
+    assert (opposite.spearman < perfect.spearman - 0.5).all()
+    assert opposite.random_top1.tolist() == perfect.random_top1.tolist()
+
+
+def test_a_program_on_the_front_counts_though_another_is_first_by_measurements():
+    true = np.array([[1.0, 9.0], [9.0, 1.0], [9.0, 9.0]])
+    found = rank_jointly_within_problems(["p"] * 3, true, np.array([[5.0, 5.0], [1.0, 1.0], [2.0, 2.0]]))
+    assert found.top1.tolist() == [1] and found.random_top1 == pytest.approx([2 / 3])
+    equal = np.array([[1.0, 1.0], [1.0, 1.0], [9.0, 9.0]])
+    assert rank_jointly_within_problems(["p"] * 3, equal, -equal[[2, 0, 1]]).random_top1 == [
+        pytest.approx(2 / 3)
+    ]
+
+
+def test_without_problems_joint_rankings_are_empty():
+    found = rank_jointly_within_problems(["a", "b"], np.ones((2, 2)), np.ones((2, 2)))
+    assert len(found.spearman) == len(found.top1) == 0
