@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from search_spaces.graph import Graph, Value
 
 Labels = Table | Sequence[Row] | str | os.PathLike[str]  # rows, a table, or the path of one
 ROWS_IN_MEMORY = "rows in memory"  # name of labels that were not read from a file
-MAX_VARIATION_ATTEMPTS = 20  # mutations or crossovers that yield an architecture outside the table
+NUM_CACHED_GENOMES = 2**16  # of candidates, which may be given again with each question
+MAX_VARIATION_ATTEMPTS = 3  # mutations or crossovers, after which the nearest architecture is a table's
 
 
 class TableSpace(SearchSpace[Any]):
@@ -28,7 +30,7 @@ class TableSpace(SearchSpace[Any]):
 
     Args:
         full_space: the search space.
-        names: the table's architectures in the space's notation.
+        names: the table's architectures in the space's notation, each once.
     """
 
     def __init__(self, full_space: SearchSpace[Any], names: Sequence[str]) -> None:
@@ -68,16 +70,41 @@ class TableSpace(SearchSpace[Any]):
         return self.parse(self.names[rng.integers(len(self.names))])
 
     def mutate(self, architecture: Any, rng: np.random.Generator) -> Any:
-        """Return a mutated architecture of the table, or the architecture itself if none is found."""
-        return self._first_in_table(lambda: self.full_space.mutate(architecture, rng), architecture)
+        """Return a mutated architecture of the table, or the one that is nearest to a mutated one."""
+        return self._of_table(lambda: self.full_space.mutate(architecture, rng), architecture, rng)
 
     def crossover(self, a: Any, b: Any, rng: np.random.Generator) -> Any:
-        """Return a child that is in the table, or the first parent if none is found."""
-        return self._first_in_table(lambda: self.full_space.crossover(a, b, rng), a)
+        """Return a child that is in the table, or the architecture that is nearest to a child."""
+        return self._of_table(lambda: self.full_space.crossover(a, b, rng), a, rng)
 
-    def _first_in_table(self, vary: Callable[[], Any], default: Any) -> Any:
-        children = (vary() for _ in range(MAX_VARIATION_ATTEMPTS))
-        return next((child for child in children if str(child) in self.name_set), default)
+    def _of_table(self, vary: Callable[[], Any], parent: Any, rng: np.random.Generator) -> Any:
+        """Return a variation that is in the table, or the other architecture that shares most of its genes.
+
+        Among equally near ones a random one is chosen. The only architecture of a table is its own neighbour.
+        """
+        for _ in range(MAX_VARIATION_ATTEMPTS):
+            child = vary()
+            if str(child) in self.name_set:
+                return child
+        distances = (self._genomes != self.encode(child)).sum(1)
+        if (position := self._positions.get(str(parent))) is not None:
+            distances[position] = len(self.genes) + 1
+        return self.parse(self.names[rng.choice(np.flatnonzero(distances == distances.min()))])
+
+    @cached_property
+    def _genomes(self) -> np.ndarray:
+        """Genomes of the table's architectures, int64 [N, G]."""
+        return np.stack([_genome(self.full_space, name) for name in self.names])
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        """Position of each architecture among the names."""
+        return {name: position for position, name in enumerate(self.names)}
+
+
+@lru_cache(NUM_CACHED_GENOMES)
+def _genome(space: SearchSpace[Any], name: str) -> np.ndarray:
+    return space.encode(space.parse(name))
 
 
 def check_candidates(space: SearchSpace[Any], names: Sequence[str]) -> list[str]:
