@@ -35,6 +35,7 @@ KNOWN_SHARE = 0.95  # of labelled texts whose standard deviations intervals were
 FEW_TEXTS = 10  # below which left-out errors say little: intervals are those of Student's t distribution
 NUM_FOLDS = 4  # that are left out in turn
 NUM_IMPUTED = 64  # labelled texts of which fields are taken that a text lacks
+MAX_IMPUTED_FIELDS = 32  # that are replaced in turn at once
 NUM_REGRESSIONS = 2  # whose predictions are features: on n-grams and on counts
 PROCESS_TENSORS = (
     "features",
@@ -117,34 +118,40 @@ class FieldTarget:
             features: features of the texts, float64 [N, D + 2].
             lacking: fields that they lack, bool [N, D].
         """
+        features = (
+            features.float().double()
+        )  # as labelled texts are saved, so that none is beyond by rounding
         means, stds = self._posterior(features)
         fields = self.features[:, :-NUM_REGRESSIONS]
         texts = features[:, :-NUM_REGRESSIONS]
         distances = torch.maximum(texts - fields.amax(0), fields.amin(0) - texts).clamp(min=0)
-        distances /= torch.from_numpy(fields.numpy().std(0)) + EPSILON
+        beyond = (distances / (torch.from_numpy(fields.numpy().std(0)) + EPSILON) * ~lacking).numpy()
         for i in lacking.any(1).nonzero().ravel().tolist():
-            means[i], stds[i], effect = self._imputed(features[i], lacking[i])
-            stds[i] = math.hypot(stds[i], effect)
-        for i, column in ((distances > 0) & ~lacking).nonzero().tolist():
-            *_, effect = self._imputed(features[i], torch.tensor([column]))
-            stds[i] = math.hypot(stds[i], effect * float(distances[i, column]))
+            mixture, noise = self._imputed(features[i], lacking[i : i + 1])
+            means[i], stds[i] = mixture.mean(), np.hypot(np.sqrt(np.square(noise).mean()), mixture.std())
+        for i in np.flatnonzero(beyond.any(1)):
+            columns = np.flatnonzero(beyond[i])
+            one_each = torch.eye(beyond.shape[1], dtype=torch.bool)[columns]
+            parts = one_each.split(MAX_IMPUTED_FIELDS)
+            effects = np.concatenate([self._imputed(features[i], part)[0].std(1) for part in parts])
+            stds[i] = np.hypot(stds[i], np.linalg.norm(effects * beyond[i, columns]))
         return means, stds
 
-    def _imputed(self, features: Tensor, columns: Tensor) -> tuple[float, float, float]:
-        """Predict a text with some fields of labelled texts.
+    def _imputed(self, features: Tensor, replaced: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Predict a text with some of its fields replaced by those of I labelled texts.
 
         Args:
             features: features of the text, float64 [D + 2].
-            columns: which fields are replaced, indices or bool [D].
+            replaced: K times, which fields are replaced, bool [K, D].
 
         Returns:
-            The mean score, the root of the mean variance, and the standard deviation of the means.
+            Means and standard deviations of the scores, each float64 [K, I].
         """
-        labelled = self.features[:NUM_IMPUTED]
-        imputed = features.repeat(len(labelled), 1)
-        imputed[:, :-NUM_REGRESSIONS][:, columns] = labelled[:, :-NUM_REGRESSIONS][:, columns]
-        means, stds = self._posterior(imputed)
-        return float(means.mean()), float(np.sqrt(np.square(stds).mean())), float(means.std())
+        labelled = self.features[:NUM_IMPUTED, :-NUM_REGRESSIONS]
+        own = features.repeat(len(replaced), len(labelled), 1)
+        own[..., :-NUM_REGRESSIONS] = torch.where(replaced[:, None], labelled, own[..., :-NUM_REGRESSIONS])
+        means, stds = self._posterior(own.flatten(0, 1))
+        return means.reshape(own.shape[:2]), stds.reshape(own.shape[:2])
 
     def _posterior(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return means and standard deviations of the scores of N texts that lack no field."""

@@ -33,6 +33,27 @@ def test_a_narrower_width_holds_for_known_texts_alone(target):
     assert target.posterior(features, none[:1])[1][0] > known.max()
 
 
+def test_labelled_texts_are_not_beyond_the_labelled_ones_by_rounding(monkeypatch):
+    """Else each of their fields is replaced in turn, which takes long."""
+    features = torch.randn(40, 5, dtype=torch.float64, generator=GENERATOR) / 3
+    fitted = FieldTarget.fit(features, GROUPS, features[:, 0].numpy())
+
+    def refuse(*_):
+        raise AssertionError("no field of a labelled text is beyond all labelled ones")
+
+    monkeypatch.setattr(FieldTarget, "_imputed", refuse)
+    fitted.posterior(features, torch.zeros(40, 3, dtype=torch.bool))
+
+
+def test_fields_beyond_all_labelled_ones_widen_together(target):
+    features = torch.zeros(4, 5, dtype=torch.float64)
+    features[1, 0] = features[2, 1] = 9.0
+    features[3, :2] = 9.0
+    _, (known, first, second, both) = target.posterior(features, torch.zeros(4, 3, dtype=torch.bool))
+    assert first > 5 * known and second < first
+    assert both > 0.9 * first
+
+
 def test_only_a_field_that_matters_widens_where_it_is_lacking(target):
     features = torch.zeros(3, 5, dtype=torch.float64)
     lacking = torch.tensor([[False, False, False], [True, False, False], [False, True, False]])
