@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -32,8 +33,19 @@ LANGUAGE_COLUMN, DEFAULT_SPACE = "language", "programs"
 GROUP_COLUMNS, SOURCE_COLUMNS = ("problem", "kernel"), ("source", "author")
 LANGUAGE_ALIASES = {
     **{"golang": "go", "cpp": "c++", "csharp": "c#", "js": "javascript", "ts": "typescript"},
-    **{"py": "python", "python3": "python", "rb": "ruby", "rs": "rust"},
+    **{"py": "python", "pypy": "python", "cpython": "python", "rb": "ruby", "rs": "rust", "kt": "kotlin"},
+    **{
+        "cxx": "c++",
+        "g++": "c++",
+        "clang++": "c++",
+        "gcc": "c",
+        "node.js": "javascript",
+        "nodejs": "javascript",
+    },
 }
+# Compilers in brackets, makers and versions, such as in GNU C++17 7.3.0, Python 3 and Java 8 (OpenJDK 1.8.0).
+_BRACKETED, _MAKER = re.compile(r"\s*[(\[].*"), re.compile(r"^(?:gnu|ms|microsoft)\s+")
+_VERSION = re.compile(r"[\s-]*v?\d[\d.]*x?$")
 OBJECTIVES = ("memory", "time")  # whose columns need not be given
 
 
@@ -155,8 +167,10 @@ def _check_languages(
 
 
 def _language(cell: str, names: Sequence[str]) -> str:
-    """Return the name of a language; empty if there is no such language."""
-    lower = cell.lower()
+    """Return the name of a language, which may have a version and a compiler; empty if there is none such."""
+    lower = _MAKER.sub("", _BRACKETED.sub("", cell.lower().strip()))
+    while (shorter := _VERSION.sub("", lower)) != lower:
+        lower = shorter
     return next((name for name in names if name.lower() == LANGUAGE_ALIASES.get(lower, lower)), "")
 
 

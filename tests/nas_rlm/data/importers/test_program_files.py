@@ -1,11 +1,14 @@
 """CSV files of measured programs."""
 
+import re
+
 import pytest
 
 from nas_rlm.data.importers import import_benchmark
 from nas_rlm.data.importers.program_files import read_program_csv
 
 HEADER = "problem,language,program,memory,time,author\n"
+KNOWN_LANGUAGES = ("C", "C#", "C++", "Java", "JavaScript", "Kotlin", "Python")
 LINE = '1,Java,"class A {\n    int f() { return 1; }\n}\n",1024,3.5,ann\n'
 
 
@@ -39,6 +42,37 @@ def test_languages_may_be_abbreviated(tmp_path):
     path = written(tmp_path, "language,code,time\ngolang,x,1\nJS,y,2\n")
     table = read_program_csv(path, "S", languages=["Go", "JavaScript"])
     assert [row.space for row in table.rows] == ["S/Go", "S/JavaScript"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [
+        *[
+            (cell, "Python")
+            for cell in ("Python 3", "python3.11", "PyPy3 (7.3.0)", "PyPy 3-64", "Python v2.7")
+        ],
+        *[
+            (cell, "C++")
+            for cell in ("C++17", "GNU C++17 7.3.0", "C++14 (GCC 5.4.1)", "C++ 20 (GCC)", "c++2x")
+        ],
+        *[(cell, "C") for cell in ("C11", "C (GCC 9.2.1)", "GNU C11", "gcc")],
+        *[(cell, "Java") for cell in ("Java 8 (OpenJDK 1.8.0)", "java17", "Java")],
+        *[(cell, "C#") for cell in ("C# 8", "C# (Mono 4.6.2.0)", "MS C#")],
+        *[(cell, "JavaScript") for cell in ("JavaScript (Node.js)", "Node.js 18", "nodejs")],
+        *[(cell, "Kotlin") for cell in ("Kotlin 1.7", "kt")],
+    ],
+)
+def test_names_of_languages_may_have_versions_and_compilers(tmp_path, cell, name):
+    path = written(tmp_path, f"language,code,time\n{cell},x,1\n")
+    (row,) = read_program_csv(path, "S", languages=KNOWN_LANGUAGES).rows
+    assert row.space == f"S/{name}"
+
+
+@pytest.mark.parametrize("cell", ["C+", "Basic", "3", "Jav", "(GCC)", "Python three", "C**"])
+def test_unknown_languages_are_refused(tmp_path, cell):
+    path = written(tmp_path, f"language,code,time\n{cell},x,1\n")
+    with pytest.raises(ValueError, match=re.escape(f"there is no language {cell!r}")):
+        read_program_csv(path, "S", languages=KNOWN_LANGUAGES)
 
 
 @pytest.mark.parametrize(
