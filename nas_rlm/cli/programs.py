@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nas_rlm.programs.languages import language_of_file, other_language
+from nas_rlm.programs.languages import LANGUAGES, language_of_file, other_language
 from nas_rlm.programs.source import language_of_space, python_error
 from nas_rlm.programs.triton_inputs import contradiction
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
+    from nas_rlm.data.tables import Row
     from nas_rlm.model.checkpoint import TrainedOn
 
 
@@ -67,6 +69,27 @@ def check_programs(
             warnings.warn(f"{file} is not {reason}: predictions are unreliable", stacklevel=3)
         if language == "Python":
             warn_of_contradiction(file, text, "it is predicted with those of the first line")
+
+
+def warn_of_contradicted_languages(rows: Sequence[Row]) -> None:
+    """Warn of programs of a table whose content is clearly in another language than their space says.
+
+    Args:
+        rows: rows with programs; the language is the part of the space after the slash.
+
+    Warns:
+        UserWarning: there are such programs.
+    """
+    contradicted = []
+    for row in rows:
+        language = row.space.partition("/")[2]
+        if language in LANGUAGES.values() and (reason := _contradicted_language(row.input, language)):
+            contradicted.append(f"{row.identifier} is not {reason}")
+    if contradicted:
+        more = f" and {counted(len(contradicted) - 1, 'other')}" if len(contradicted) > 1 else ""
+        warnings.warn(
+            f"programs in another language than the column says: {contradicted[0]}{more}", stacklevel=3
+        )
 
 
 def _contradicted_language(source: str, language: str) -> str:

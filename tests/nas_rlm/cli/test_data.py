@@ -100,3 +100,14 @@ def test_repeated_rows_of_a_table_are_counted(tmp_path, table, capsys):
     write(twice, [*read(table).rows, *read(table).rows[:2]])
     assert main(["data", "import", "parquet", str(twice), "--out", str(tmp_path / "copy.parquet")]) == 0
     assert "the network or program of an earlier row: 2, each kept" in capsys.readouterr().out
+
+
+def test_programs_in_another_language_than_their_column_says_are_named(tmp_path, capsys):
+    lines = ["language,code,time", 'Java,"def f(x):\n    return x",1', "Python 3,f(,2", "Python,x = 1,3"]
+    (tmp_path / "solutions.csv").write_text("\n".join(lines))
+    out = tmp_path / "table.parquet"
+    assert main(["data", "import", "programs", str(tmp_path / "solutions.csv"), "--out", str(out)]) == 0
+    shown = capsys.readouterr().err
+    assert "programs in another language than the column says: line 3 is not Java" in shown
+    assert "(its content is Python) and 1 other" in shown
+    assert len(read(out).rows) == 3
