@@ -272,10 +272,30 @@ CASES = {
 }
 
 
-def written(name, **options):
-    graph = Graph((1, CHANNELS, SIDE, SIDE), **options)
-    out = graph.checked_output(CASES[name][1](graph, graph.input))
-    return graph, graph.build(out)
+KINDS = ("activation", "norm", "inverted residual")  # of several cases, whose sum is exported at once
+GROUPS = {
+    **{kind: [name for name in CASES if name.startswith(f"{kind} ")] for kind in KINDS},
+    **{name: [name] for name in CASES if not name.startswith(KINDS)},
+}
+
+
+class Sum(nn.Module):
+    def __init__(self, modules):
+        super().__init__()
+        self.parts = nn.ModuleList(modules)
+
+    def forward(self, x):
+        first, *others = (part(x) for part in self.parts)
+        return sum(others, first)
+
+
+def written(*names):
+    """The graph of the sum of cases, and its model."""
+    graph = Graph((1, CHANNELS, SIDE, SIDE))
+    first, *others = (CASES[name][1](graph, graph.input) for name in names)
+    for other in others:
+        first = graph.op("Add", first, other)
+    return graph, graph.build(graph.checked_output(first))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -288,9 +308,9 @@ def test_parameters_and_multiply_accumulates_are_those_of_pytorch(name):
     assert graph.macs == counter.get_total_flops() // 2
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_texts_are_those_of_pytorch(name):
-    module, (_, model) = CASES[name][0](), written(name)
+@pytest.mark.parametrize("names", GROUPS.values(), ids=GROUPS)
+def test_texts_are_those_of_pytorch(names):
+    module, (_, model) = Sum(CASES[name][0]() for name in names), written(*names)
     assert from_onnx(model) == from_torch(module, torch.zeros(1, CHANNELS, SIDE, SIDE))
 
 
