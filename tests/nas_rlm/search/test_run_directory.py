@@ -91,10 +91,12 @@ def test_a_search_killed_anywhere_resumes_to_the_same_files(finished, tmp_path):
         (out / "settings.json").write_bytes((finished / "settings.json").read_bytes())
         (out / "log.jsonl").write_bytes(log[:cut])
         predictor = StubPredictor()
-        run(out, resume=True, predictor=predictor)
+        search(SPACE, predictor, SETTINGS, run_directory.open_log(out, SETTINGS, True))
         complete_generations = sum(end <= cut for end in line_ends) // 12
         assert len(predictor.predicted) == 60 - 12 * complete_generations
-        assert contents(out) == contents(finished)
+        assert (out / "log.jsonl").read_bytes() == log
+    run(out, resume=True)
+    assert contents(out) == contents(finished)
 
 
 def test_a_search_killed_before_its_log_resumes_to_the_same_files(finished, tmp_path):
