@@ -47,16 +47,19 @@ def enumerate_distribution(
     logits = network(ids.expand(len(numbers), -1), tokens)
     probability = np.ones(len(numbers))
     below_prefix = numbers_below(scheme)
+    of_children = {}  # of each prefix, the probabilities of the tokens that may follow
     for row, leaf in enumerate(numbers):
         for i, token in enumerate(leaf):
-            valid = scheme.children(leaf[:i])
-            p = logits[row, i, valid].double().softmax(0)
-            if interval_probabilities is not None and i < scheme.length - 1:
-                below = [below_prefix[(*leaf[:i], c)] for c in valid]
-                midpoints = [(a[-1] + b[0]) / 2 for a, b in pairwise(below)]
-                p = p * torch.from_numpy(interval_probabilities([below[0][0], *midpoints, below[-1][-1]]))
-                p = p / p.sum()
-            probability[row] *= float(p[valid.index(token)])
+            if leaf[:i] not in of_children:
+                valid = scheme.children(leaf[:i])
+                p = logits[row, i, valid].double().softmax(0)
+                if interval_probabilities is not None and i < scheme.length - 1:
+                    below = [below_prefix[(*leaf[:i], c)] for c in valid]
+                    midpoints = [(a[-1] + b[0]) / 2 for a, b in pairwise(below)]
+                    p = p * torch.from_numpy(interval_probabilities([below[0][0], *midpoints, below[-1][-1]]))
+                    p = p / p.sum()
+                of_children[leaf[:i]] = dict(zip(valid, p.tolist(), strict=True))
+            probability[row] *= of_children[leaf[:i]][token]
     return np.array([below_prefix[leaf][0] for leaf in numbers]), probability
 
 
