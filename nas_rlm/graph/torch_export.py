@@ -187,7 +187,9 @@ def operators_read_once() -> Iterator[None]:
     """Read the ONNX functions of torch's operators only once in this process, within a `with` block.
 
     `torch.onnx.export(..., dynamo=True)` reads their source at each call, which takes longer than the rest of
-    the export of a small module. Versions of torch that keep the functions elsewhere export as before.
+    the export of a small module. It also looks up all composite operators again for each namespace of
+    operators, of which there are dozens; here it does so once. Versions of torch that keep these functions
+    elsewhere export as before.
 
     Examples:
         >>> with operators_read_once():
@@ -196,13 +198,17 @@ def operators_read_once() -> Iterator[None]:
         ...     )
     """
     try:
+        from torch._export import utils
         from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-        original = ONNXRegistry.from_torchlib
+        read, look_up = ONNXRegistry.from_torchlib, utils._materialize_cpp_cia_ops
     except (ImportError, AttributeError):
         yield
         return
-    with patch.object(ONNXRegistry, "from_torchlib", staticmethod(_with_cache(original))):
+    with (
+        patch.object(ONNXRegistry, "from_torchlib", staticmethod(_with_cache(read))),
+        patch.object(utils, "_materialize_cpp_cia_ops", cache(look_up)),
+    ):
         yield
 
 
