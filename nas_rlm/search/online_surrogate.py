@@ -159,6 +159,7 @@ class OnlineSurrogate:
         self.measurements: dict[str, Row] = {}
         self._sources = {**surrogates, self.space.name: self.space_surrogates}
         self._features: dict[tuple[str, str], Tensor] = {}
+        self._known_operators: dict[str, set[str]] = {}
         self._repetitions: dict[str, list[Row]] = {}
         self._num_first = self._num_fitted = 0  # labels of the first and of the last fit of hyperparameters
         self._fitted: dict[str, tuple[int, FeatureSurrogate]] = {}
@@ -323,8 +324,12 @@ class OnlineSurrogate:
 
     def _operators(self, name: str) -> set[str]:
         """The kinds of operators and layers of an architecture: features other than sums, chains, paths."""
-        (features,) = self.cached_predictor.raw_features([name])
-        return {feature for feature, count in features.items() if count and not {"-", "/"} & set(feature)}
+        if name not in self._known_operators:
+            (features,) = self.cached_predictor.raw_features([name])
+            self._known_operators[name] = {
+                feature for feature, count in features.items() if count and not {"-", "/"} & set(feature)
+            }
+        return self._known_operators[name]
 
     def predict(
         self,
