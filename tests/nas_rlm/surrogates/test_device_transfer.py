@@ -55,7 +55,7 @@ def known(networks):
     texts, counts, families = networks
     values = {SIMILAR: latencies_of(counts, on_device, 1), OTHER: latencies_of(counts, by_memory, 2)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layer_network, "MIN_STEPS", 300)
+        patch.setattr(layer_network, "MIN_STEPS", 120)
         return fit_layers_of_texts(texts, values, families)
 
 

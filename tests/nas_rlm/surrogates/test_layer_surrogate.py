@@ -199,8 +199,8 @@ def test_a_network_is_predicted_without_the_others(surrogate):
 def test_single_networks_are_families_by_default(labelled, monkeypatch):
     monkeypatch.setattr(layer_network, "MIN_STEPS", 20)
     texts, values, _ = labelled
-    fitted = fit_layers_of_texts(texts[:40], {GPU: values[GPU][:40]})
-    assert (fitted.evidence[GPU].networks, fitted.evidence[GPU].families) == (40, 40)
+    fitted = fit_layers_of_texts(texts[:20], {GPU: values[GPU][:20]})
+    assert (fitted.evidence[GPU].networks, fitted.evidence[GPU].families) == (20, 20)
     assert fitted.evidence[GPU].relative_error < 0.2
     one_family = fit_layers_of_texts(texts[:12], {GPU: values[GPU][:12]}, ["a"] * 12)
     assert one_family.evidence[GPU] == FamilyEvidence(12, 1)
