@@ -105,7 +105,7 @@ class Recording:
 def test_a_decoder_learns_from_the_states_of_a_frozen_encoder(encoder_directory, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     rows = []
-    for i in range(300):
+    for i in range(150):
         kind = int(rng.integers(3))
         rows.append(Row("APPS", "", {"memory": 10.0 ** (kind + 1)}, f"{TEXTS[kind]} # {i}", f"r{i}"))
     write(tmp_path / "own.parquet", rows)
