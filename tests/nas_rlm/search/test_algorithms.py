@@ -157,5 +157,5 @@ def test_the_best_are_feasible_and_non_dominated():
 
 @pytest.mark.parametrize("algorithm", ["nsga2", "nsga3", "sms-emoa"])
 def test_a_search_continues_when_most_neighbours_were_evaluated(algorithm):
-    found = run(algorithm, population=50, generations=100)
-    assert len(found.architectures) == 5000
+    found = run(algorithm, population=50, generations=60)
+    assert len(found.architectures) == 3000
