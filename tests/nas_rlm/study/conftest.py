@@ -68,3 +68,11 @@ def accuracy(trial: Any) -> dict[str, float]:
     """A made-up accuracy of a cell."""
     name = str(getattr(trial, "architecture", trial))
     return {"accuracy": 50.0 + 5 * name.count("conv") + name.count("3x3") + name.index("~") / 10}
+
+
+def summary(study):
+    """What must not depend on interruptions."""
+    return [
+        (t.number, t.architecture, t.seed, t.state, t.values, t.steps, t.error, t.budget_values)
+        for t in study.trials
+    ]
