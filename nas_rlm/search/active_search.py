@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.improvement_search import first_design, select_by_improvement
+from nas_rlm.search.improvement_search import cost_distributions, first_design, select_by_improvement
+from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult
+from nas_rlm.search.screening import screen
 from nas_rlm.search.settings import SearchSettings
 
 NUM_PARENTS = 10  # most promising candidates whose mutations become candidates
+SCREENED_FOR_EACH = 10  # given candidates, of which the first that meets the constraints is added
 
 # From a surrogate, settings, candidates, the number to select and pending architectures to the selected ones.
 Select = Callable[[OnlineSurrogate, SearchSettings, Sequence[str], int, Sequence[str]], list[str]]
@@ -54,6 +57,12 @@ def propose(
         )
     pool.add_children(_measured_front(surrogate, settings), max_candidates)
     candidates = pool.candidates(excluded, max_candidates)
+    if candidates and isinstance(pool.space, TableSpace) and pool.space.is_sparse:
+        predicted = cost_distributions(surrogate, settings, candidates)
+        costs, count = predicted.medians, SCREENED_FOR_EACH * max_candidates
+        screened = screen(pool.space, candidates, costs, predicted.violation, count, excluded)
+        pool.add_allowed(screened, max_candidates)
+        candidates = pool.candidates(excluded, max_candidates)
     best = select(surrogate, settings, candidates, NUM_PARENTS, pending)
     pool.add_children(best, max_candidates)
     candidates = pool.candidates(excluded, max_candidates)

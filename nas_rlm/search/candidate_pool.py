@@ -6,8 +6,8 @@ Features of an architecture take milliseconds, so a pool grows by few architectu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,10 @@ class CandidatePool:
     def add(self, names: Sequence[str]) -> None:
         """Add architectures."""
         self.names |= dict.fromkeys(names)
+
+    def add_allowed(self, names: Iterable[str], count: int) -> None:
+        """Add the first architectures that meet the constraints, at most so many."""
+        self.add([*islice(filter(self._is_allowed, names), count)])
 
     def grow(self) -> None:
         """Add a few random architectures; none where most draws are known."""

@@ -21,6 +21,7 @@ from search_spaces.graph import Graph, Value
 
 Labels = Table | Sequence[Row] | str | os.PathLike[str]  # rows, a table, or the path of one
 ROWS_IN_MEMORY = "rows in memory"  # name of labels that were not read from a file
+SPARSE_SHARE = 0.5  # of a space, below which most mutations are no candidates
 NUM_CACHED_GENOMES = 2**16  # of candidates, which may be given again with each question
 MAX_VARIATION_ATTEMPTS = 3  # mutations or crossovers, after which the nearest architecture is a table's
 
@@ -44,6 +45,12 @@ class TableSpace(SearchSpace[Any]):
     def is_built_in(self) -> bool:
         """As of the full space."""
         return self.full_space.is_built_in
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the table has few of the space's architectures."""
+        size = self.full_space.size
+        return not size or len(self.name_set) < SPARSE_SHARE * size
 
     def decode(self, genome: np.ndarray) -> Any:
         """As of the full space."""
@@ -86,18 +93,18 @@ class TableSpace(SearchSpace[Any]):
             child = vary()
             if str(child) in self.name_set:
                 return child
-        distances = (self._genomes != self.encode(child)).sum(1)
-        if (position := self._positions.get(str(parent))) is not None:
+        distances = (self.genomes != self.encode(child)).sum(1)
+        if (position := self.positions.get(str(parent))) is not None:
             distances[position] = len(self.genes) + 1
         return self.parse(self.names[rng.choice(np.flatnonzero(distances == distances.min()))])
 
     @cached_property
-    def _genomes(self) -> np.ndarray:
+    def genomes(self) -> np.ndarray:
         """Genomes of the table's architectures, int64 [N, G]."""
         return np.stack([_genome(self.full_space, name) for name in self.names])
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
         """Position of each architecture among the names."""
         return {name: position for position, name in enumerate(self.names)}
 

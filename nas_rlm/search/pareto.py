@@ -70,7 +70,7 @@ def nondominated(
     return is_non_dominated(minimised(values, objectives, maximised))
 
 
-def pareto_order(costs: np.ndarray) -> np.ndarray:
+def pareto_order(costs: np.ndarray, count: int | None = None) -> np.ndarray:
     """Return the indices of points by non-dominated sorting, those of the first front first.
 
     The second front has the points that only those of the first dominate, and so on (Deb et al. 2002). Within
@@ -82,18 +82,19 @@ def pareto_order(costs: np.ndarray) -> np.ndarray:
 
     Args:
         costs: [N, K], all minimised.
+        count: number of the first indices to return; None for all.
 
     Returns:
-        int [N].
+        int [N], or fewer.
     """
     ranks = np.array([np.searchsorted(np.sort(column), column) for column in costs.T]).mean(0)
     remaining, order = np.arange(len(costs)), np.empty(0, dtype=int)
-    while len(remaining):
+    while len(remaining) and (count is None or len(order) < count):
         is_best = is_non_dominated(costs[remaining], keep_equal=True)
         front = remaining[is_best]
         order = np.concatenate([order, front[np.argsort(ranks[front], kind="stable")]])
         remaining = remaining[~is_best]
-    return order
+    return order[:count]
 
 
 def hypervolume(

@@ -63,6 +63,18 @@ def test_a_pool_has_architectures_that_meet_constraints_alone(texts):
     assert list(again.names) == list(pool.names)
 
 
+def test_the_first_of_given_architectures_that_meet_constraints_are_added(monkeypatch):
+    monkeypatch.setattr("nas_rlm.search.candidate_pool.FIRST_POOL_SIZE", 1)
+    allowed = constraints(f"flops<={sorted(FLOPS.values())[len(FLOPS) // 2]}")
+    pool = CandidatePool(TableSpace(SPACE, NAMES), constraints=allowed)
+    first = list(pool.names)
+    pool.add_allowed(NAMES, 4)
+    assert [*pool.names][len(first) :] == [n for n in NAMES if allowed.is_met(n) and n not in first][
+        : len(pool.added)
+    ]
+    assert 3 <= len(pool.added) <= 4
+
+
 def test_given_candidates_that_meet_constraints_are_all_found():
     allowed = constraints(f"flops<={sorted(FLOPS.values())[4]}")
     pool = CandidatePool(TableSpace(SPACE, NAMES), constraints=allowed)

@@ -67,3 +67,6 @@ def test_fronts_follow_each_other_in_the_pareto_order(values):
     ordered = values[order]
     for i, later in enumerate(ordered):
         assert not any(dominates(later, earlier) for earlier in ordered[:i])
+    costs = pareto.minimised(values, PAIR)
+    for count in (0, 1, len(values) + 1):
+        assert pareto.pareto_order(costs, count).tolist() == order[:count].tolist()

@@ -68,6 +68,19 @@ def settings_of(objectives=("accuracy", MINE), constraints=(), seed=0):
     return SearchSettings("nasbench201", objectives, constraints, seed=seed)
 
 
+def test_candidates_outside_the_first_pool_are_found_by_their_genes(monkeypatch):
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 25)
+    flops = {name: float(SPACE.flops(SPACE.parse(name))) for name in NAMES}
+    settings = settings_of(("energy/mine",))
+    first = list(CandidatePool(TableSpace(SPACE, NAMES), settings.seed).names)
+    surrogate = OnlineSurrogate(PREDICTOR, ["energy/mine"], {})
+    surrogate.update([Row("nasbench201", name, {"energy/mine": flops[name]}) for name in first[:20]])
+    proposed = propose(surrogate, settings, 10)
+    assert set(proposed) - set(first)
+    others = [name for name in NAMES if name not in first[:20]]
+    assert len(set(proposed) & set(sorted(others, key=flops.__getitem__)[:15])) >= 7
+
+
 @pytest.mark.parametrize("num_labels", [0, 4, 14])
 @pytest.mark.parametrize(
     "objectives", [("accuracy",), ("accuracy", MINE), ("accuracy", MINE, "energy/mine")], ids=len
