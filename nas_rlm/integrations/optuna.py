@@ -5,6 +5,7 @@ An architecture is a set of integer parameters `gene0`, `gene1`, … in Optuna, 
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import warnings
@@ -19,10 +20,11 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 import search_spaces
-from nas_rlm.data.objective_kinds import expected_value
-from nas_rlm.data.omissions import is_valid_target, to_number
+from nas_rlm.data.objective_kinds import expected_value, kind_of
+from nas_rlm.data.omissions import Omissions, describe_error, is_valid_target, to_number
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row
 from nas_rlm.rlm import RLM
+from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.search.settings import Constraint, constraint_texts
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester
@@ -115,6 +117,7 @@ class RLMSampler(BaseSampler):
         self._suggester.check_constraints()
         self._random = RandomSampler(seed)
         self._candidates: list[str] = []  # of all suggestions
+        self._has_warned = False
         self._suggested: dict[str, dict[int, str]] = {}  # by name of a study and number of a trial
 
     def infer_relative_search_space(
@@ -169,8 +172,9 @@ class RLMSampler(BaseSampler):
     def after_trial(
         self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Warn of a trial that did not use the suggested architecture."""
-        if state == TrialState.COMPLETE and "gene0" not in trial.params:
+        """Warn, once, of a trial that did not use the suggested architecture."""
+        if state == TrialState.COMPLETE and "gene0" not in trial.params and not self._has_warned:
+            self._has_warned = True
             warnings.warn(
                 f"trial {trial.number} has the parameters {', '.join(trial.params) or 'none'}, which are"
                 " random: get the architecture from suggest_architecture(trial, space) in the objective"
@@ -197,6 +201,7 @@ def rows_of_trials(
     space: SearchSpace[Any],
     objectives: Sequence[str],
     architecture: Callable[[Mapping[str, Any]], Any],
+    omissions: Omissions | None = None,
 ) -> list[Row]:
     """Return finished Optuna trials as rows; failed and pruned ones have no values.
 
@@ -209,6 +214,7 @@ def rows_of_trials(
         objectives: a name for each value of a trial.
         architecture: function from the parameters of a trial to an architecture of the space, or its text. A
             trial for which it raises a ValueError or KeyError is left out.
+        omissions: counts the complete trials that are left out.
 
     Returns:
         One row per architecture, in the order in which the trials finished. A trial that failed does not
@@ -226,7 +232,9 @@ def rows_of_trials(
     for _, _, trial in sorted(finished, key=lambda entry: entry[:2]):
         try:
             name = str(space.parse(str(architecture(trial.params))))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError) as error:
+            if omissions is not None and trial.state == TrialState.COMPLETE:
+                omissions.add(f"trial {trial.number}", describe_error(error))
             continue
         targets = _targets(trial, objectives) if trial.state == TrialState.COMPLETE else {}
         if targets or name not in rows:
@@ -264,21 +272,50 @@ def labels(
         study: the study of Optuna.
         space: the search space, or its name.
         objectives: a name for each value of a trial, in order.
-        architecture: function from the parameters of a trial to an architecture of the space, or its text.
+        architecture: function from the parameters of a trial to an architecture of the space, or its text. A
+            trial for which it raises a ValueError or KeyError is left out.
 
     Raises:
-        ValueError: a trial has another number of values, or none is complete and of the space.
+        ValueError: a trial has another number of values, none is complete and of the space, the study
+            minimises an objective that is maximised, or `flops` or `params` are not those of an architecture.
+
+    Warns:
+        UserWarning: complete trials are left out.
     """
     space = search_spaces.get(space) if isinstance(space, str) else space
+    objectives = as_list(objectives, "objectives")
     if len(study.directions) != len(objectives):
         raise ValueError(
             f"the study has {counted(len(study.directions), 'value')} for {counted(len(objectives), 'name')}:"
             f" {', '.join(objectives)}"
         )
-    rows = rows_of_trials(study.trials, space, objectives, architecture)
+    for name, direction in zip(objectives, study.directions, strict=True):
+        if kind_of(name).is_maximised and direction == StudyDirection.MINIMIZE:
+            raise ValueError(
+                f"{name} is maximised, and the Optuna study minimises it: expected the names of the values in"
+                " their order, and for values to minimise the name of a cost, such as loss"
+            )
+    omissions = Omissions()
+    rows = rows_of_trials(study.trials, space, objectives, architecture, omissions)
     complete = [row for row in rows if row.targets]
     if not complete:
+        reason = f": {omissions.first_reason}" if omissions else ""
         raise ValueError(
-            f"none of {counted(len(study.trials), 'trial')} is complete and an architecture of {space.name}"
+            f"none of {counted(len(study.trials), 'trial')} is complete and an architecture of"
+            f" {space.name}{reason}"
         )
+    omissions.warn(stacklevel=2)
+    for row in complete:
+        _check_counts(row, space)
     return complete
+
+
+def _check_counts(row: Row, space: SearchSpace[Any]) -> None:
+    """Refuse a label of `flops` or `params` that is not what the space counts."""
+    counts = exact_values(space, space.parse(row.arch_str), list(row.targets))
+    for name, count in counts.items():
+        if not math.isclose(row.targets[name], count):
+            raise ValueError(
+                f"{name} of {row.arch_str} is {row.targets[name]:g}, and {space.name} counts {count:,.0f}:"
+                " expected the names of the values in their order, and another name for other counts"
+            )

@@ -1,5 +1,6 @@
 import math
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -105,6 +106,14 @@ def test_a_function_that_does_not_use_the_suggestion_is_warned_of(sampler):
         study.optimize(lambda trial: (float(trial.suggest_int("width", 8, 64)), 1.0), n_trials=1)
 
 
+def test_a_function_that_does_not_use_suggestions_is_warned_of_once(sampler):
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        study.optimize(lambda trial: (float(trial.suggest_int("width", 8, 64)), 1.0), n_trials=3)
+    assert len(caught) == 1
+
+
 def test_another_direction_is_refused(sampler):
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
     with pytest.raises(ValueError, match=r"are \['maximize', 'minimize'\]: create the study with them"):
@@ -123,8 +132,46 @@ def test_finished_studies_are_labels():
     assert rows[0].space == "nasbench201" and rows[0].arch_str == str(to_cell(study.trials[0].params))
     with pytest.raises(ValueError, match="has 2 values for 1 name: accuracy"):
         labels(study, CELLS, ["accuracy"], to_cell)
-    with pytest.raises(ValueError, match="none of 5 trials is complete and an architecture"):
+    with pytest.raises(
+        ValueError,
+        match="none of 5 trials is complete and an architecture of nasbench201: trial 0: 'no cell'",
+    ):
         labels(study, CELLS, ["accuracy", "latency/mine"], lambda params: "no cell")
+    with pytest.raises(ValueError, match="trial 0: 'cell' is missing"):
+        labels(study, CELLS, ["accuracy", "latency/mine"], lambda params: params["cell"])
+    with pytest.raises(ValueError, match="objectives is 'accuracy': expected a list"):
+        labels(study, CELLS, "accuracy", to_cell)
+
+
+def test_complete_trials_that_are_no_architecture_are_warned_of():
+    study = study_of([71.0, None])
+    other = optuna.create_trial(
+        params={"width": 8},
+        distributions={"width": optuna.distributions.IntDistribution(8, 64)},
+        value=70.0,
+    )
+    study.add_trial(other)
+    with pytest.warns(
+        UserWarning, match="1 entry is not valid and was left out: trial 2: 'gene0' is missing"
+    ):
+        rows = labels(study, CELLS, ["accuracy"], lambda p: CELLS.decode([p[f"gene{i}"] for i in range(6)]))
+    assert [row.targets for row in rows] == [{"accuracy": 71.0}]
+
+
+def test_labels_in_another_order_than_the_values_are_refused():
+    def flops_and_loss(trial):
+        return CELLS.flops(suggest_architecture(trial, CELLS)), trial.number
+
+    sampler = optuna.samplers.RandomSampler(seed=0)
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
+    study.optimize(flops_and_loss, n_trials=2)
+    assert len(labels(study, CELLS, ["flops", "loss"], to_cell)) == 2
+    with pytest.raises(
+        ValueError, match=r"flops of \|.* is 0, and nasbench201 counts [\d,]+: expected the names"
+    ):
+        labels(study, CELLS, ["loss", "flops"], to_cell)
+    with pytest.raises(ValueError, match="accuracy is maximised, and the Optuna study minimises it"):
+        labels(study, CELLS, ["flops", "accuracy"], to_cell)
 
 
 def study_of(values):
