@@ -100,6 +100,8 @@ def get(name: str) -> SearchSpace[Any]:
         return register(load_space(name))
     for entry in _installed().select(name=name):
         return _load_entry_point(entry)
+    if name.endswith(".py"):
+        raise ValueError(f"search space {name!r} is a file: expected FILE.py:CLASS, such as {name}:MySpace")
     problem = f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known:"
     raise ValueError(
         f"{problem if name else 'the name of a search space is empty: expected one of'}"

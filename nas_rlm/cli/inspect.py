@@ -16,6 +16,7 @@ from nas_rlm.cli.app import (
     load,
     show_progress,
 )
+from nas_rlm.utils.faults import Faults
 from search_spaces.wording import counted
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def inspect(
     """
     if not files:
         raise ValueError("nothing to inspect: give ONNX files")
-    check_networks(files, limits.checked())
+    faults = Faults()
+    for file in files:
+        with faults.collect():
+            check_networks([file], limits.checked())
+    faults.check()
     from nas_rlm.text.canonical import shapes_of_models
 
     shapes = shapes_of_models(files, dict(input_shape))
@@ -55,10 +60,11 @@ def inspect(
     from nas_rlm.reports.inspection import inspect_network
 
     rlm = load(model)
-    reports = [
-        inspect_network(file, rlm, own, limits.checked())
-        for file, own in zip(show_progress(files, "inspect"), shapes, strict=True)
-    ]
+    reports = []
+    for file, own in zip(show_progress(files, "inspect"), shapes, strict=True):
+        with faults.collect():
+            reports.append(inspect_network(file, rlm, own, limits.checked()))
+    faults.check()
     print(_json(reports) if json else "\n\n".join(map(_text, reports)))
 
 

@@ -16,6 +16,7 @@ from nas_rlm.cli.given import GivenOption, given_numbers
 from nas_rlm.cli.texts import check_reads_texts, read_texts_of_model, saved_targets
 from nas_rlm.files import read_text, write_text
 from nas_rlm.utils.extras import require
+from nas_rlm.utils.faults import Faults
 
 if TYPE_CHECKING:
     from nas_rlm.graph.limits import Limits
@@ -371,31 +372,43 @@ def read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, A
     Raises:
         ValueError: a line is not an architecture of the space, or there are none.
     """
-    lines = []
-    for number, line in enumerate(read_text(path, "an architecture a line").splitlines(), 1):
-        if line.strip():
-            try:
-                lines.append((line.strip(), space.parse(line.strip())))
-            except ValueError as error:
-                raise ValueError(f"{path} line {number}: {error}") from None
-    if not lines:
-        raise ValueError(f"{path} has no architectures: expected one per line")
-    return lines
+    return [(line, architecture) for _, line, architecture in _read_numbered(space, path)]
 
 
-def read_candidates(path: Path | None) -> list[str] | None:
-    """Return the architectures of a file, one a line; None without a file.
+def read_candidates(space: SearchSpace[Any], path: Path | None) -> list[str] | None:
+    """Return the architectures of a file in the space's notation, one a line; None without a file.
 
     Args:
-        path: the file; a line is checked where the space is known, see
-            `nas_rlm.search.lookup.check_candidates`.
+        space: the search space.
+        path: the file.
 
     Raises:
-        ValueError: the file has no architectures.
+        ValueError: a line is not an architecture of the space, or one of an earlier line, or there are none.
     """
     if path is None:
         return None
-    lines = [line.strip() for line in read_text(path, "an architecture a line").splitlines()]
-    if not any(lines):
+    number_of: dict[str, int] = {}
+    faults = Faults()
+    for number, _, architecture in _read_numbered(space, path):
+        name = str(architecture)
+        if name in number_of:
+            faults.add(f"lines {number_of[name]} and {number} are the same architecture: {name}")
+        number_of.setdefault(name, number)
+    faults.check(f"{path} ")
+    return list(number_of)
+
+
+def _read_numbered(space: SearchSpace[Any], path: Path) -> list[tuple[int, str, Any]]:
+    """The lines of a file that are not blank, each with its number and its architecture."""
+    lines = []
+    faults = Faults()
+    for number, line in enumerate(read_text(path, "an architecture a line").splitlines(), 1):
+        if text := line.strip():
+            try:
+                lines.append((number, text, space.parse(text)))
+            except ValueError as error:
+                faults.add(f"line {number}: {error}")
+    faults.check(f"{path} ")
+    if not lines:
         raise ValueError(f"{path} has no architectures: expected one per line")
-    return [line for line in lines if line]
+    return lines

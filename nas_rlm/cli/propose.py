@@ -65,7 +65,7 @@ def propose(
         model=model,
         seed=seed,
         maximise=maximise,
-        candidates=read_candidates(candidates),
+        candidates=read_candidates(search_space, candidates),
     )
     text = "".join(f"{name}\n" for name in names)
     if out:

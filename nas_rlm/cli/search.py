@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
+import search_spaces
 from nas_rlm.cli.app import (
     CommaList,
     Flag,
@@ -23,6 +24,7 @@ from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.study.study import Study
+    from search_spaces import SearchSpace
 
 
 @Parameter(name="*")
@@ -152,6 +154,7 @@ def search(
         for name, value in given.items():
             if value != DEFAULTS[name]:
                 raise ValueError(f"--{name} is of a search by predictions: leave it out with --train")
+        search_space = search_spaces.get(space)
         settings = {
             "constraints": constraint,
             "model": model,
@@ -159,9 +162,9 @@ def search(
             "device": measure,
             "maximise": maximise,
             "python": python,
-            "candidates": read_candidates(candidates),
+            "candidates": read_candidates(search_space, candidates),
         }
-        _train(space, objectives, out, data, training, ray, settings)
+        _train(search_space, objectives, out, data, training, ray, settings)
         return
     if training != NO_TRAINING:
         raise ValueError("--trials and other options of trainings need --train FILE.py:FUNCTION")
@@ -204,7 +207,7 @@ def search(
         budget=budget,
         python=python,
         ray=ray,
-        candidates=read_candidates(candidates),
+        candidates=read_candidates(search_space, candidates),
         feasibility_samples=sample,
         directory=out,
         resume=resume,
@@ -232,7 +235,7 @@ def search(
 
 
 def _train(
-    space: str,
+    space: SearchSpace[Any],
     objectives: CommaList,
     out: Path,
     data: Path | None,

@@ -6,11 +6,12 @@ import math
 import pickle
 import struct
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nas_rlm.data.objective_kinds import VALID_NAME, kind_of
+from nas_rlm.utils.faults import MAX_LISTED
 from search_spaces.wording import counted
 
 MAX_VALUE = 1e300  # magnitude of a number
@@ -25,7 +26,7 @@ READ_ERRORS = (
 
 @dataclass
 class Omissions:
-    """Counts of entries that were left out, with the reason of the first one of each kind.
+    """Counts of entries that were left out, with the reasons of the first ones of each kind.
 
     A kind is the objective whose number was left out, or the empty text for whole entries.
 
@@ -38,7 +39,7 @@ class Omissions:
     """
 
     counts: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, list[str]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -53,7 +54,9 @@ class Omissions:
             count: number of entries.
         """
         self.counts[objective] = self.counts.get(objective, 0) + count
-        self.reasons.setdefault(objective, _one_line(f"{name}: {reason}"))
+        reasons = self.reasons.setdefault(objective, [])
+        if len(reasons) < MAX_LISTED:
+            reasons.append(_one_line(f"{name}: {reason}"))
 
     @contextmanager
     def skip(self, name: str, objective: str = "") -> Iterator[None]:
@@ -106,7 +109,7 @@ class Omissions:
     @property
     def first_reason(self) -> str:
         """The reason of the first omission; empty if there is none."""
-        return next(iter(self.reasons.values()), "")
+        return next((reasons[0] for reasons in self.reasons.values()), "")
 
 
 def is_storable(objective: str) -> bool:
@@ -147,12 +150,17 @@ def describe_error(error: Exception) -> str:
     return f"{lines[0]} is missing" if isinstance(error, KeyError) else lines[0]
 
 
-def _message(kind: str, count: int, reason: str) -> str:
+def _message(kind: str, count: int, reasons: Sequence[str]) -> str:
     """Return the line that reports the omissions of one kind."""
     of_kind = f" of {_one_line(kind)}" if kind else ""
-    if count == 1:
-        return f"1 entry{of_kind} is not valid and was left out: {reason}"
-    return f"{count:,} entries{of_kind} are not valid and were left out, the first one: {reason}"
+    number = (
+        f"1 entry{of_kind} is not valid and was"
+        if count == 1
+        else f"{count:,} entries{of_kind} are not valid and were"
+    )
+    num_others = count - len(reasons)
+    more = f"; and {num_others:,} more" if num_others else ""
+    return f"{number} left out: {'; '.join(reasons)}{more}"
 
 
 def _one_line(text: str) -> str:

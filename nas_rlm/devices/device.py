@@ -57,7 +57,10 @@ class Device:
             )
         runtime, device_type = match["runtime"], match["device_type"] or "cpu"
         if runtime not in RUNTIMES:
-            raise ValueError(f"there is no runtime {runtime!r}; {suggest(runtime, RUNTIMES)}")
+            raise ValueError(
+                f"{name!r} is not a device: there is no runtime {runtime!r}; {suggest(runtime, RUNTIMES)};"
+                f" expected a runtime, device type and threads: {EXAMPLE_NAMES}"
+            )
         if device_type == "cuda" and (runtime not in CUDA_RUNTIMES or match["threads"]):
             raise ValueError(
                 f"{name!r} is not a device: cuda supports {', '.join(CUDA_RUNTIMES)}, without threads"

@@ -18,7 +18,7 @@ from nas_rlm.graph.onnx_graphs.input_shapes import (
     inputs_only,
     select_shapes,
 )
-from nas_rlm.graph.onnx_graphs.loading import load
+from nas_rlm.graph.onnx_graphs.loading import NotOnnxError, load
 from nas_rlm.graph.reader import read_graph
 from nas_rlm.graph.rewriting.control_flow import OpenSizeError
 from nas_rlm.graph.rewriting.normalization import normalize_model
@@ -27,6 +27,7 @@ from nas_rlm.text.layers import with_layer_calls
 from nas_rlm.text.outline import outline
 from nas_rlm.text.parser import parse_network
 from nas_rlm.text.printer import format_network
+from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -157,10 +158,23 @@ def costed_texts(
         models: models, or paths of ONNX files.
         shapes: shapes of inputs, by name; each is used for all models with such an input.
         limits: limits on each model.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        NotOnnxError: a file is not an ONNX model.
+        ValueError: models cannot be read, or their costs are not known; the message names the first ones.
     """
     pairs = zip(models, shapes_of_models(models, shapes), strict=True)
-    bar = progress_bar(pairs, desc="text", total=len(models), unit="net", delay=2)
-    return [costed_text(model, own, limits) for model, own in bar]
+    texts, faults = [], Faults()
+    for model, own in progress_bar(pairs, desc="text", total=len(models), unit="net", delay=2):
+        try:
+            texts.append(costed_text(model, own, limits))
+        except NotOnnxError:
+            raise
+        except ValueError as error:
+            faults.add(str(error))
+    faults.check()
+    return texts
 
 
 def shapes_of_models(

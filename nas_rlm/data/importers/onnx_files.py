@@ -83,7 +83,7 @@ def read_onnx_csv(
     left_out = Omissions() if omissions is None else omissions
     texts = _texts(path, lines, names, shapes, left_out)
     if not texts:
-        raise ValueError(f"{str(path)!r}: no ONNX file can be read: {left_out.first_reason}")
+        raise ValueError(f"{str(path)!r}: no ONNX file can be read: {'; '.join(left_out.reasons[''])}")
     kept_lines, keys, rows = [], [], []
     for line, name, line_targets in zip(lines, names, targets, strict=True):
         if name not in texts:

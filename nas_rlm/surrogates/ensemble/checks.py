@@ -58,8 +58,9 @@ def check_task(
             )
         if is_language_model and not space and learnt and "" not in learnt:
             raise ValueError(
-                f"{name} cannot be predicted for a language model of no space: name a space of language"
-                " models, or fine-tune the model on labels of your own. Costs and latencies can be"
+                f"{name} cannot be predicted for a network of no space that reads token ids or other indices:"
+                " name a space of language models, or fine-tune the model on labels of your own. Costs and"
+                " latencies can be"
             )
 
 

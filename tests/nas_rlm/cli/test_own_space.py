@@ -133,4 +133,5 @@ def test_one_line_for_a_space_that_cannot_be_loaded(own_space, capsys):
         ("profile", "--sample", "1", "--device", "onnxruntime-cpu-1t", "--out", "t.parquet"),
         ("bench", "text"),
     ):
+        assert "is a file: expected FILE.py:CLASS" in refused(capsys, *verb, "--space", "mine.py")
         assert "mine.py has no class 'Plane'" in refused(capsys, *verb, "--space", "mine.py:Plane")

@@ -268,6 +268,7 @@ def test_labels_replace_predictions_and_count_as_measured_before(tmp_path, model
             "no objective of torch-cpu-1t is among accuracy, latency/torch-cpu-2t",
         ),
         (("--measure", "toaster", "--budget", "20"), "there is no runtime 'toaster'"),
+        (("--measure", "cpu", "--budget", "20"), "device type and threads: onnxruntime-cpu-1t"),
         ((), "unknown objective 'latency/torch-cpu-2t'"),
         (("--python", "python3"), "python is 'python3', but nothing is measured"),
     ],
@@ -330,9 +331,12 @@ def test_candidates_restrict_propose_and_search(tmp_path, model, capsys, small_p
     )
     assert set(read_result(tmp_path / "run").architectures) <= set(names)
     candidates.write_text("\n".join([*names, "nonsense"]))
-    assert "candidate 13: " in refused(capsys, "propose", *common, "--objectives", "accuracy")
+    assert "candidates.txt line 13: " in refused(capsys, "propose", *common, "--objectives", "accuracy")
+    candidates.write_text("\n".join([*names, "", "other"]) + "\nnonsense")
+    message = refused(capsys, "propose", *common, "--objectives", "accuracy")
+    assert "line 14: " in message and "line 15: " in message
     candidates.write_text("\n".join([*names, names[2]]))
     message = refused(capsys, "propose", *common, "--objectives", "accuracy")
-    assert f"candidates 3 and 13 are the same architecture: {names[2]}" in message
+    assert f"candidates.txt lines 3 and 13 are the same architecture: {names[2]}" in message
     candidates.write_text("\n")
     assert "has no architectures" in refused(capsys, "search", *common, "--objectives", "flops", "--out", "x")

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from nas_rlm.data.omissions import MAX_MESSAGES, Omissions, to_number
+from nas_rlm.utils.faults import MAX_LISTED
 
 
 @pytest.mark.parametrize("value", [3, 3.0, np.float32(3), np.int64(3), torch.tensor(3.0), np.array([3.0])])
@@ -33,7 +34,7 @@ def test_numbers_out_of_range_are_left_out(objective, value, is_valid):
     assert bool(omissions) != is_valid
 
 
-def test_each_kind_is_a_line_with_its_count_and_first_reason():
+def test_each_kind_is_a_line_with_its_count_and_reasons():
     omissions = Omissions()
     for name in ("a", "b"):
         omissions.targets({"latency/x": -1}, name)
@@ -41,15 +42,25 @@ def test_each_kind_is_a_line_with_its_count_and_first_reason():
             raise KeyError("net")
     omissions.add("c\nd", "two\nlines " + "x" * 1000, "latency/y", count=1000)
     first, second, third = omissions.messages()
-    assert first == "2 entries of latency/x are not valid and were left out, the first one: a: -1"
-    assert second == "2 entries are not valid and were left out, the first one: a: 'net' is missing"
+    assert first == "2 entries of latency/x are not valid and were left out: a: -1; b: -1"
+    assert second == "2 entries are not valid and were left out: a: 'net' is missing; b: 'net' is missing"
     assert (
         third.startswith("1,000 entries of latency/y are")
         and ": c d: two lines" in third
+        and third.endswith("; and 999 more")
         and "\n" not in third
         and len(third) < 400
     )
     assert omissions.first_reason == "a: -1"
+
+
+def test_of_many_entries_the_first_reasons_are_listed():
+    omissions = Omissions()
+    for i in range(MAX_LISTED + 2):
+        omissions.add(f"line {i}", "no file")
+    (message,) = omissions.messages()
+    assert message.startswith("7 entries are not valid and were left out: line 0: no file; line 1: no file;")
+    assert message.endswith("line 4: no file; and 2 more")
 
 
 def test_many_kinds_are_summed_up():

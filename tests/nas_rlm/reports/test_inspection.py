@@ -103,6 +103,17 @@ def test_what_is_no_file_has_one_clear_error(verb, name, capsys, tmp_path):
     assert reason in error.replace("ONNX ", "") and name in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", ["predict", "inspect"])
+def test_all_files_that_cannot_be_read_are_named(verb, capsys, tmp_path):
+    files = [tmp_path / f"{name}.onnx" for name in ("first", "second")]
+    for file in files:
+        onnx.save(onnx.parser.parse_model(OPEN.replace("Relu", "Reluu")), file)
+    objectives = ("--objectives", "flops") if verb == "predict" else ()
+    assert main([verb, *map(str, files), *objectives]) == 2
+    error = capsys.readouterr().err
+    assert "first.onnx" in error and "second.onnx" in error and error.count("\n") == 1
+
+
 def test_json_of_the_verb_has_stable_keys(capsys, open_file):
     assert main(["inspect", str(open_file), "--input-shape", "x:1x3x16x16", "--json"]) == 0
     (report,) = json.loads(capsys.readouterr().out)

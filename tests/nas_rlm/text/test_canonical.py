@@ -11,6 +11,7 @@ from nas_rlm.graph.limits import Limits
 from nas_rlm.graph.reader import read_graph
 from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text import from_onnx
+from nas_rlm.text.canonical import costed_texts
 from tests.nas_rlm.onnx_models import FlatModel, random_network, residual_network
 
 
@@ -150,6 +151,14 @@ def test_a_file_that_is_not_onnx(tmp_path):
         from_onnx(path)
     with pytest.raises(FileNotFoundError, match=r"absent\.onnx"):
         from_onnx(tmp_path / "absent.onnx")
+
+
+def test_all_models_that_cannot_be_read_are_named():
+    good = parsed("float[2, 3] x", "y = Relu(x)")
+    models = [parsed("float[2, 3] x", f"y = {name}(x)") for name in ("Reluu", "Sigmoidd")]
+    assert costed_texts([good]) == [from_onnx(good)]
+    with pytest.raises(ValueError, match=r"no operator 'Reluu'.*; .*no operator 'Sigmoidd'"):
+        costed_texts([models[0], good, models[1]])
 
 
 def test_a_file_over_the_limit(tmp_path):

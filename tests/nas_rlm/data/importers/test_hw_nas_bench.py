@@ -68,6 +68,6 @@ def test_the_count_is_a_line_of_the_command(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == f"3 rows: {out}\n"
     assert captured.err.splitlines()[-1] == (
-        "nas-rlm: warning: 2 entries of latency/pixel3 are not valid and were left out,"
-        " the first one: NB201_1: -1"
+        "nas-rlm: warning: 2 entries of latency/pixel3 are not valid and were left out: NB201_1: -1;"
+        " NB201_2: -1"
     )

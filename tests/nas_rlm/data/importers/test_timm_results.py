@@ -84,7 +84,7 @@ def test_lines_that_are_not_valid_are_left_out(tmp_path):
     results, omissions = results_of(tmp_path, "\n".join([",".join(SPEED_COLUMNS), *lines]), "x")
     assert results == {("f", 160): {"latency/x": 2.0}}
     assert omissions.counts == {"latency/x": 3, "": 2}
-    assert omissions.reasons[""] == "line 4: the image size is '': expected a number of pixels"
+    assert omissions.reasons[""][0] == "line 4: the image size is '': expected a number of pixels"
 
 
 @pytest.mark.parametrize(

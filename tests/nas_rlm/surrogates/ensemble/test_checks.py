@@ -66,11 +66,11 @@ def test_the_shipped_model_refuses_what_it_cannot_know_of_a_file(shipped_rlm, tm
         onnx.save(space.to_onnx(space.sample(np.random.default_rng(0))), path)
     for objective in ("accuracy", "accuracy/imagenet"):
         with pytest.raises(
-            ValueError, match=f"{objective} cannot be predicted for a language model of no space"
+            ValueError, match=f"{objective} cannot be predicted for a network of no space that reads"
         ):
             shipped_rlm.predict_onnx([gpt], [objective])
     for path in (gpt, cell):
-        with pytest.raises(ValueError, match=r"learnt it for gpt_l, gpt_m, gpt_s alone|model of no space"):
+        with pytest.raises(ValueError, match=r"learnt it for gpt_l, gpt_m, gpt_s alone|network of no space"):
             shipped_rlm.predict_onnx([path], ["perplexity"])
         with pytest.raises(ValueError, match="learnt it for gpt_l, gpt_m, gpt_s alone"):
             shipped_rlm.predict_onnx([path], ["memory/a100"])
