@@ -24,7 +24,7 @@ from nas_rlm.study.trial import Trial, Values
 from nas_rlm.study.value_warnings import ValueWarnings
 from nas_rlm.study.values import NotFiniteError, checked_value, given_values
 from nas_rlm.study.view import StudyView
-from nas_rlm.utils.validation import as_list, is_whole_number
+from nas_rlm.utils.validation import as_list, is_whole_number, quantile_levels
 from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
 from search_spaces.wording import counted
@@ -224,11 +224,12 @@ class AskTellStudy(StudyView):
             float64 [N, K, Q].
 
         Raises:
-            ValueError: an architecture is not of the space, or there are too few trials to predict.
+            ValueError: an architecture is not of the space, a level is invalid, or there are too few
+                trials to predict.
         """
         names = [str(self.space.parse(str(a))) for a in as_list(architectures, "architectures")]
         objectives = objectives or self.settings.search.all_objectives
-        return self._suggester.predict(self.rows, names, objectives, quantiles)
+        return self._suggester.predict(self.rows, names, objectives, quantile_levels(quantiles))
 
     @property
     def _suggester(self) -> Suggester:

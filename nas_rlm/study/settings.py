@@ -71,7 +71,7 @@ class StudySettings:
     def __post_init__(self) -> None:
         names = self.search.all_objectives
         for name in names:
-            if not is_storable(name):
+            if not isinstance(name, str) or not is_storable(name):
                 raise ValueError(f"{name!r} is not an objective's name: expected KIND or KIND/NAME")
             if name not in COMMON_OBJECTIVES and (
                 close := get_close_matches(name, COMMON_OBJECTIVES, 1, 0.85)

@@ -36,7 +36,7 @@ from nas_rlm.study.values import given_values
 from nas_rlm.study.workers import Workers, make_workers
 from nas_rlm.study.writing import StorageError
 from nas_rlm.utils.progress import progress_bar
-from nas_rlm.utils.validation import as_list
+from nas_rlm.utils.validation import as_list, shown
 from search_spaces import SearchSpace
 from search_spaces.loading import absolute_location, fingerprint
 
@@ -213,6 +213,12 @@ class Study(AskTellStudy):
             RuntimeError: the first ten trials failed.
         """
         limits = Limits(trials, timeout, cost, retries)
+        callbacks = as_list(callbacks, "callbacks")
+        for callback in callbacks:
+            if not callable(callback):
+                raise ValueError(
+                    f"a callback is {shown(callback)}: expected a function of a study and a trial"
+                )
         pool: Workers
         if evaluate is None and self.settings.is_measured_only:
             table, num_results = self.directory / MEASUREMENTS, len(self._store.results)

@@ -217,3 +217,14 @@ def test_additional_values_are_told(open_study):
     assert first.values == {"accuracy": 90.0, "flops": CELLS.flops(first.parsed)}
     study.add(CELLS.sample(np.random.default_rng(0)), {"accuracy": 71.0, "loss": 2.0})
     assert [t.additional for t in open_study().trials] == [{"loss": 0.5}, {"loss": 0.25}, {"loss": 2.0}]
+
+
+def test_levels_are_checked_where_the_values_are_known(open_study):
+    study = open_study()
+    rng = np.random.default_rng(0)
+    names = list(dict.fromkeys(str(CELLS.sample(rng)) for _ in range(12)))
+    for number, name in enumerate(names):
+        study.add(name, {"accuracy": 60.0 + number})
+    assert study.predict(names[:1], quantiles=(0.1, 0.9))[0, 0].tolist() == [60, 60]
+    with pytest.raises(ValueError, match=r"quantiles is \(0.1, 9\): expected levels"):
+        study.predict(names[:1], quantiles=(0.1, 9))

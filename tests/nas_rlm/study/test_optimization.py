@@ -77,6 +77,16 @@ def test_trials_are_evaluated_until_there_are_enough(open_study):
     assert len(study.trials) == 8
 
 
+@pytest.mark.parametrize("callbacks", [[3], print, [print, None]])
+def test_callbacks_that_are_no_functions_are_refused_before_a_trial(open_study, callbacks):
+    study = open_study()
+    with pytest.raises(
+        ValueError, match=r"callbacks is .*: expected a list|a callback is (3|None): expected"
+    ):
+        study.optimize(accuracy, trials=3, callbacks=callbacks)
+    assert study.trials == []
+
+
 def test_failures_are_rows_and_the_study_goes_on(open_study):
     results = [
         lambda: 1 / 0,

@@ -108,6 +108,7 @@ def test_a_log_that_is_deleted_or_shortened_meanwhile_is_noticed(open_study, dam
         ),
         ({"objectives": []}, "at least one objective"),
         ({"objectives": ["acuracy"]}, "did you mean accuracy"),
+        ({"objectives": [3]}, "3 is not an objective's name"),
         ({"constraints": ["flop<=3"]}, "did you mean flops"),
         ({"maximise": ["score"]}, "'score' is to be maximised"),
         ({"constraints": ["accuracy=3"]}, "constraint 'accuracy=3'"),
