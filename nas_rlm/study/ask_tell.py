@@ -266,6 +266,7 @@ class AskTellStudy(StudyView):
         if not result.error and not result.values.keys() >= set(self.settings.measured):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
+        self._warnings.name_failure(trial)
         self._warnings.check_units(self._store.trials)
 
     def _free_values(self, architecture: Any) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Warnings of values of trials: values beside those of objectives, and values in another unit."""
+"""Warnings of results of trials: values beside those of objectives or in another unit, and failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nas_rlm.data.objective_kinds import unit_warnings
 from nas_rlm.study.evaluation import Outcome
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.trial import COMPLETE, PAUSED, Trial
+from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
 from nas_rlm.utils.validation import listed
 
 MIN_VALUES_TO_CHECK = 3  # of an objective, to tell whether they are in another unit
@@ -23,7 +23,7 @@ class ValueWarnings:
 
     def __init__(self, settings: StudySettings) -> None:
         self.settings = settings
-        self._has_checked_units = self._has_named_additional = False
+        self._has_checked_units = self._has_named_additional = self._has_named_failure = False
 
     def name_additional(self, trial: Trial, outcome: Outcome) -> None:
         """Warn of values that a trial gave or reported beside its objectives."""
@@ -39,6 +39,17 @@ class ValueWarnings:
         others = [name for name in outcome.ignored if name not in known]
         texts += [f"{listed(others)}: not kept, no finite numbers"] if others else []
         warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=3)
+
+    def name_failure(self, trial: Trial) -> None:
+        """Warn of a trial that failed."""
+        if trial.state != FAILED or self._has_named_failure:
+            return
+        self._has_named_failure = True
+        warnings.warn(
+            f"trial {trial.number} failed: {trial.error}; its directory is {trial.directory}, and later failures"
+            " have no warning",
+            stacklevel=3,
+        )
 
     def check_units(self, trials: Sequence[Trial]) -> None:
         """Warn of values that may be in another unit, when some trials have values."""
