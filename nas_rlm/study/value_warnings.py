@@ -46,8 +46,8 @@ class ValueWarnings:
             return
         self._has_named_failure = True
         warnings.warn(
-            f"trial {trial.number} failed: {trial.error}; its directory is {trial.directory}, and later failures"
-            " have no warning",
+            f"trial {trial.number} failed: {trial.error}; its directory is {trial.directory}, and later"
+            " failures have no warning",
             stacklevel=3,
         )
 

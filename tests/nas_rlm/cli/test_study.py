@@ -112,7 +112,7 @@ def test_a_search_ends_when_all_candidates_are_evaluated(command, tmp_path, caps
     assert main(arguments) == 0
     assert "each of 3 candidates has a trial: the search ends" in capsys.readouterr().out
     (tmp_path / "archs.txt").write_text("none\n")
-    assert "candidate 1: " in refused(capsys, *arguments)
+    assert "archs.txt line 1: " in refused(capsys, *arguments)
     assert "there is no file" in refused(capsys, *command, "--candidates", "none.txt")
 
 
