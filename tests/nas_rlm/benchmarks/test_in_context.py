@@ -109,7 +109,8 @@ def test_servers_that_fail_are_reported(server, status, reply, message, times):
     assert len(server.requests) == times
 
 
-def test_a_missing_server_is_reported():
+def test_a_missing_server_is_reported(monkeypatch):
+    monkeypatch.setattr(in_context, "FIRST_PAUSE", 0.01)
     with pytest.raises(ValueError, match="does not answer 'm'"):
         Server("http://127.0.0.1:9/v1", "m", timeout=0.2).complete([])
     with pytest.raises(ValueError, match="'file:///etc/passwd' is not the address of a server"):
