@@ -39,6 +39,10 @@ def screen(
         count: number of candidates to return; fewer where there are no others.
         excluded: further ones that are not returned.
     """
+    left_out = {*names, *excluded}
+    others = np.array([i for i, name in enumerate(space.names) if name not in left_out], dtype=int)
+    if not len(others):
+        return []
     scores = np.column_stack([_scores(column, violation) for column in costs.T])
     indicators = _indicators(space.genomes)
     known = indicators[[space.positions[name] for name in names]]
@@ -46,10 +50,6 @@ def screen(
     centred = known - mean
     gram = centred.T @ centred + RIDGE * np.eye(len(mean))
     weights = np.linalg.solve(gram, centred.T @ scores)
-    left_out = {*names, *excluded}
-    others = np.array([i for i, name in enumerate(space.names) if name not in left_out], dtype=int)
-    if not len(others):
-        return []
     return [space.names[others[i]] for i in pareto_order((indicators[others] - mean) @ weights, count)]
 
 
