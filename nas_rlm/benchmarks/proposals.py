@@ -229,7 +229,7 @@ class ProposalBenchmark:
         return [*found, *others.tolist()][:count]
 
     def _optimizer(self, method: str, seed: int, count: int, most: int) -> list[str]:
-        genomes = np.array([self.space.encode(self.space.parse(name)) for name in self.space.names])
+        genomes = self.space.genomes
         most, is_ordered = min(most, len(genomes)), self.space.name in ORDERED_SPACES
         optimizer = gene_optimizer(method, self.space, len(self.objectives), most, seed)
         is_new = np.ones(len(genomes), dtype=bool)

@@ -62,5 +62,6 @@ def _scores(costs: np.ndarray, violation: np.ndarray) -> np.ndarray:
 
 def _indicators(genomes: np.ndarray) -> np.ndarray:
     """Return an indicator of each value of each gene that some genomes have and others do not, [N, F]."""
-    columns = [column == value for column in genomes.T for value in np.unique(column) if np.ptp(column) > 0]
+    values = [np.unique(column) for column in genomes.T]
+    columns = [genomes[:, i] == value for i, found in enumerate(values) if len(found) > 1 for value in found]
     return np.column_stack(columns).astype(float) if columns else np.zeros((len(genomes), 1))

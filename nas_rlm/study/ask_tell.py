@@ -45,7 +45,7 @@ class AskTellStudy(StudyView):
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
         super()._open(directory, settings, space)
         self.python, self.is_exhausted = "", False
-        self._is_optimizing = False  # a page shows the steps that are told meanwhile
+        self._is_optimizing = False  # then the page shows reported steps
         self._warnings = ValueWarnings(settings)
         self._loaded_suggester = None
         self._store.reporter = lambda trial, step, values: self.tell(trial, values, step=step)
