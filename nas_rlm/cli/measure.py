@@ -194,6 +194,7 @@ def measure_triton(
     seconds: float = 1.0,
     limit: float = 900.0,
     interpret: Flag = False,
+    jobs: Integer = 1,
 ) -> None:
     """Measure latency of Triton kernels on this machine's GPU.
 
@@ -213,6 +214,7 @@ def measure_triton(
         limit: seconds that compiling a kernel, or a window of its runs, may take.
         interpret: check kernels in Triton's interpreter, without a GPU: whether they run, and compute the
             same as their module. These times are not comparable with those of a GPU.
+        jobs: number of kernels that start and compile at once; they are timed one after another.
     """
     require("triton", "measure triton")
     from nas_rlm.cli.programs import warn_of_contradiction
@@ -221,6 +223,7 @@ def measure_triton(
 
     if bool(files) == (pairs is not None):
         raise ValueError("give either files, or --pairs with a file of KernelBook")
+    check_minimum("--jobs", jobs, 1)
     check_table_target(out)
     plan = Plan(windows, seconds, interpret, limit)
     errors: list[str] = []
@@ -230,7 +233,7 @@ def measure_triton(
         kernels, errors = _read_files(files, partial(read_kernel, entry=entry))
         for name, kernel in kernels.items():
             warn_of_contradiction(Path(name), kernel.source, "models learn those of the first line")
-    table = measure_kernels(kernels, out, plan, progress=True) if kernels else Table(out.stem, [])
+    table = measure_kernels(kernels, out, plan, jobs, progress=True) if kernels else Table(out.stem, [])
     rows = [row for row in table.rows if row.identifier in kernels]
     failed = [row for row in rows if not row.targets]
     print(f"{counted(len(rows) - len(failed), 'kernel')} with latency: {out}")

@@ -261,16 +261,20 @@ def _load_torch(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
     import torch
 
     from nas_rlm.graph.torch_module import to_torch
+    from nas_rlm.graph.torch_modules.fixed_sizes import fix_sizes
 
     torch.set_num_threads(device.threads)
-    module: Any = to_torch(model).eval().to(device.device_type)
-    tensors = [torch.from_numpy(x).to(device.device_type) for x in inputs.values()]
+    tensors = [torch.from_numpy(x) for x in inputs.values()]
+    module: Any = to_torch(model).eval()
+    if device.device_type == "cuda":
+        module = fix_sizes(module, tensors).to(device.device_type)
+        tensors = [x.to(device.device_type) for x in tensors]
     if device.runtime == "torch-compile":
         module = torch.compile(module)
     with torch.inference_mode():
         module(*tensors)
     if device.device_type == "cuda":
-        return _capture_cuda_graph(module, tensors)
+        return _CudaGraphRun(module, tensors)
 
     def run() -> None:
         with torch.inference_mode():
@@ -279,23 +283,30 @@ def _load_torch(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
     return _timed(run)
 
 
-def _capture_cuda_graph(module: Any, tensors: Sequence[Any]) -> Run:
-    """Return a run of a CUDA graph of the module, timed by events, so that launch overhead does not count."""
-    import torch
+class _CudaGraphRun:
+    """A run of a CUDA graph of a module, timed by events, so that launch overhead does not count.
 
-    graph = torch.cuda.CUDAGraph()
-    with torch.inference_mode(), torch.cuda.graph(graph):
-        module(*tensors)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    Args:
+        module: the module on the GPU.
+        tensors: its inputs.
+    """
 
-    def run_once() -> float:
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) / 1e3
+    def __init__(self, module: Any, tensors: Sequence[Any]) -> None:
+        import torch
 
-    return run_once
+        self.memory = module, tensors  # the graph reads weights and inputs at their addresses
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.inference_mode(), torch.cuda.graph(self.graph):
+            module(*tensors)
+        self.start, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def __call__(self) -> float:
+        """Replay the graph and return the duration in seconds."""
+        self.start.record()
+        self.graph.replay()
+        self.end.record()
+        self.end.synchronize()
+        return float(self.start.elapsed_time(self.end)) / 1e3
 
 
 def _load_litert(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:

@@ -13,6 +13,8 @@ import platform
 import resource
 import sys
 import time
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,11 @@ MIN_RUNS_PER_WINDOW, MAX_RUNS = 3, 5000  # the maximum holds for the warm-up as 
 
 
 class Worker:
-    """Loads and times networks; the methods are request handlers."""
+    """Loads and times networks; the methods are request handlers.
+
+    A network whose kernels fail makes the GPU unusable to this process. Then the process ends, so that a new
+    one measures the others.
+    """
 
     def __init__(self) -> None:
         self.networks: dict[int, Run] = {}
@@ -50,12 +56,21 @@ class Worker:
         gc.disable()
         return {
             "processor": _processor_name(),
+            **self._accelerator(),
             "cores": os.cpu_count(),
             "system": platform.platform(),
             "python": platform.python_version(),
             "runtime": version_of(self.device.runtime),
             "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         }
+
+    def _accelerator(self) -> dict[str, str]:
+        """Return the name of the GPU, if networks run on it."""
+        if self.device.device_type != "cuda":
+            return {}
+        import torch
+
+        return {"gpu": torch.cuda.get_device_name()}
 
     def load(self, number: int, content: bytes) -> dict[str, Any]:
         """Load a network and do the warm-up runs.
@@ -123,10 +138,41 @@ def _peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def _end_without_gpu(handler: Callable[..., dict[str, Any]], worker: Worker) -> Callable[..., dict[str, Any]]:
+    """Return a handler that ends the process if an error has made its GPU unusable."""
+
+    @wraps(handler)
+    def handle(**arguments: Any) -> dict[str, Any]:
+        try:
+            return handler(**arguments)
+        except Exception as error:
+            if worker.device.device_type == "cuda" and not _gpu_answers():
+                print(str(error).strip().splitlines()[0], file=sys.stderr, flush=True)
+                os._exit(1)
+            raise
+
+    return handle
+
+
+def _gpu_answers() -> bool:
+    """Return whether this process can still use its GPU."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
 def handlers() -> Handlers:
     """Return the request handlers of a new worker."""
     worker = Worker()
-    return {"open": worker.open, "load": worker.load, "window": worker.window}
+    return {
+        "open": worker.open,
+        "load": _end_without_gpu(worker.load, worker),
+        "window": _end_without_gpu(worker.window, worker),
+    }
 
 
 if __name__ == "__main__":

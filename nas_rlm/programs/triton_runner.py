@@ -2,13 +2,17 @@
 
 After a warm-up, in which Triton compiles, a window of a second is filled with at least 20 runs; the median of
 five windows is the latency. Kernels are trusted: they run without confinement, in a process of their own.
+Several can start and compile at once; they are timed one after another.
 Source: appendix D.4.2 of the paper.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,7 +130,11 @@ class Failure:
 
 
 def measure_kernels(
-    kernels: Mapping[str, Kernel], out: Path, plan: Plan = DEFAULT_PLAN, progress: bool = False
+    kernels: Mapping[str, Kernel],
+    out: Path,
+    plan: Plan = DEFAULT_PLAN,
+    jobs: int = 1,
+    progress: bool = False,
 ) -> Table:
     """Measure kernels and write them to a table.
 
@@ -136,6 +144,7 @@ def measure_kernels(
         kernels: kernels by name.
         out: the parquet table; its other rows are kept.
         plan: settings of the measurement.
+        jobs: number of kernels that start and compile at once; they are timed one after another.
         progress: whether to show a progress bar.
 
     Returns:
@@ -151,16 +160,17 @@ def measure_kernels(
     device = environment.pop("device")
 
     def results(missing: Sequence[str]) -> Generator[ProgramResult]:
-        for name in missing:
-            kernel = kernels[name]
-            source = kernel.source or _generate_source(kernel, plan)
-            if isinstance(source, Failure):
-                yield ProgramResult(kernel.module, {}, {**asdict(source), **environment})
-                continue
-            result = measure(replace(kernel, source=source), plan)
-            details = asdict(result)
-            targets = {f"latency/{device}": details.pop("median")} if isinstance(result, Latency) else {}
-            yield ProgramResult(source, targets, {**details, **environment})
+        workers = _Workers(plan)
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                for source, result in pool.map(lambda name: _measure(kernels[name], workers), missing):
+                    details = asdict(result)
+                    is_measured = isinstance(result, Latency)
+                    targets = {f"latency/{device}": details.pop("median")} if is_measured else {}
+                    yield ProgramResult(source, targets, {**details, **environment})
+            finally:
+                workers.stop_all()
+                pool.shutdown(wait=False, cancel_futures=True)
 
     digests = {name: _kernel_digest(kernel, plan, device) for name, kernel in kernels.items()}
     return update_table(out, TRITON_SPACE, digests, results, {}, progress)
@@ -176,6 +186,35 @@ def _kernel_digest(kernel: Kernel, plan: Plan, device: str) -> str:
     return digest(asdict(kernel), settings, device)
 
 
+class _Workers:
+    """Worker processes of a measurement, of which one at a time has the turn to time its kernel.
+
+    Args:
+        plan: settings of the measurement.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.turn = threading.Lock()
+        self.running: set[Connection] = set()
+
+    @contextmanager
+    def start(self) -> Iterator[Connection]:
+        """Start a worker, which is killed at the end of the context."""
+        with Connection(module=WORKER_MODULE, timeout=self.plan.timeout) as worker:
+            self.running.add(worker)
+            try:
+                worker.open(interpret=self.plan.interpret)
+                yield worker
+            finally:
+                self.running.discard(worker)
+
+    def stop_all(self) -> None:
+        """Kill all workers that run."""
+        for worker in tuple(self.running):
+            worker.process.kill()
+
+
 def measure(kernel: Kernel, plan: Plan = DEFAULT_PLAN) -> Latency | Failure:
     """Measure a kernel in a process of its own.
 
@@ -186,30 +225,45 @@ def measure(kernel: Kernel, plan: Plan = DEFAULT_PLAN) -> Latency | Failure:
     Raises:
         ValueError: there is no GPU, and `plan.interpret` is false.
     """
-    with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
-        worker.open(interpret=plan.interpret)
-        try:
-            loaded = worker.request("load", json.dumps(asdict(kernel)).encode(), number=0)
+    return _measure(kernel, _Workers(plan))[1]
+
+
+def _measure(kernel: Kernel, workers: _Workers) -> tuple[str, Latency | Failure]:
+    """Measure a kernel, and return its source, which Inductor generates for a torch module, and the result.
+
+    The source of a module for which none can be generated is the module's own.
+    """
+    try:
+        source = kernel.source or _generate_source(kernel, workers)
+    except (RequestError, WorkerDied) as error:
+        return kernel.module, Failure(str(error))
+    try:
+        return source, _time(replace(kernel, source=source), workers)
+    except (RequestError, WorkerDied) as error:
+        return source, Failure(str(error))
+
+
+def _generate_source(kernel: Kernel, workers: _Workers) -> str:
+    """Return the Triton program that Inductor generates for a module."""
+    content = json.dumps({"source": kernel.module, "entry": kernel.entry}).encode()
+    with workers.start() as worker:
+        return str(worker.request("generate", content)["source"])
+
+
+def _time(kernel: Kernel, workers: _Workers) -> Latency:
+    """Return the latency of a Triton program."""
+    plan = workers.plan
+    with workers.start() as worker:
+        loaded = worker.request("load", json.dumps(asdict(kernel)).encode(), number=0)
+        with workers.turn:
+            worker.request("warm_up", number=0)
             windows = [
                 worker.request("window", number=0, seconds=plan.seconds_per_window)
                 for _ in range(plan.windows)
             ]
-        except (RequestError, WorkerDied) as error:
-            return Failure(str(error))
     times = [window["time"] for window in windows]
     runs = sum(window["runs"] for window in windows)
     return Latency(float(np.median(times)), float(np.std(times)), runs, loaded["order"], loaded["matches"])
-
-
-def _generate_source(kernel: Kernel, plan: Plan) -> str | Failure:
-    """Return the Triton program that Inductor generates for a module."""
-    with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
-        worker.open(interpret=plan.interpret)
-        content = json.dumps({"source": kernel.module, "entry": kernel.entry}).encode()
-        try:
-            return str(worker.request("generate", content)["source"])
-        except (RequestError, WorkerDied) as error:
-            return Failure(str(error))
 
 
 def read_kernelbook(path: Path) -> dict[str, Kernel]:

@@ -14,13 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeGuard
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,17 +31,6 @@ WINDOW_MARGIN = 1.2  # factor on the number of runs that is estimated to fill a 
 MAX_CALL_ORDERS = 64
 TOLERANCE = 1e-2  # absolute and relative, of outputs; tensor cores round
 WEIGHT_SEED, INPUT_SEED = 0, 1
-# Functions of the GPU's library that Triton's interpreter lacks.
-INTERPRETED_FUNCTIONS = {
-    **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt")},
-    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil")},
-    **{name: getattr(np, name) for name in ("trunc", "fmod", "hypot", "isnan", "isinf")},
-    **{"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2},
-    **{"asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh},
-    **{"abs": np.abs, "pow": np.power, "rint": np.rint, "nearbyint": np.rint, "round": np.round},
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-}
-
 # A description of how a program is called, and a function that prepares such a call.
 Candidate = tuple[str, Callable[[], Callable[[], Any]]]
 
@@ -76,10 +63,10 @@ class Worker:
         versions = {"triton": triton.__version__, "torch": torch.__version__}
         _restore_grid_helper()
         if interpret:
-            from nas_rlm.programs.triton_bfloat16 import patch_interpreter
+            from nas_rlm.programs.triton_interpreter import patch_interpreter, replace_gpu_functions
 
             patch_interpreter()
-            _replace_gpu_functions()
+            replace_gpu_functions()
             return {"device": "triton-interpreter", **versions}
         self.device_type = "cuda"
         name = torch.cuda.get_device_name().lower().replace(" ", "-")
@@ -102,7 +89,7 @@ class Worker:
         return {"source": triton_program(module, self._make_inputs(scope), name)}
 
     def load(self, number: int, content: bytes) -> dict[str, Any]:
-        """Load a program, find out how to call it, and do the warm-up runs.
+        """Load a program, and find out how to call it; its first call compiles it.
 
         Args:
             number: number that identifies the kernel in later requests.
@@ -121,13 +108,21 @@ class Worker:
             expected = [tensor.clone() for tensor in _tensors(_call(module, _copy(inputs)))]
         candidates = self._candidates(scope, input_scope, module, inputs, kernel["entry"])
         order, call, matches = self._select_candidate(candidates, expected)
-        start = time.perf_counter()
+        self.kernels[number] = call
+        return {"order": order, "matches": matches}
+
+    def warm_up(self, number: int) -> dict[str, Any]:
+        """Run a kernel for a while, until the clock rate of the GPU is that of its windows.
+
+        Args:
+            number: number of the kernel.
+        """
+        call, start = self.kernels[number], time.perf_counter()
         while time.perf_counter() - start < WARMUP_SECONDS:
             call()
         if self.device_type == "cuda":
             torch.cuda.synchronize()
-        self.kernels[number] = call
-        return {"order": order, "matches": matches}
+        return {}
 
     def window(self, number: int, seconds: float) -> dict[str, Any]:
         """Run a kernel repeatedly, increasing the number of runs until they fill the window.
@@ -367,50 +362,11 @@ def _restore_grid_helper() -> None:
         triton_heuristics.grid = grid
 
 
-def _replace_gpu_functions() -> None:
-    """Replace functions of torch and Triton, so that programs that were written for a GPU run on the CPU."""
-    from torch._inductor.runtime import triton_helpers
-
-    guards: Any = torch._C._dynamo.guards
-    guards._empty_strided_cuda = guards._empty_strided_cpu
-    bindings: Any = torch._C
-    bindings._cuda_getCurrentRawStream = lambda device: 0
-    cuda: Any = torch.cuda
-    cuda._DeviceGuard = lambda index: nullcontext()
-    cuda.set_device = lambda device: None
-    library = triton_helpers.libdevice
-    replacements = {
-        name: _interpret(function)
-        for name, function in INTERPRETED_FUNCTIONS.items()
-        if hasattr(library, name)
-    }
-    library.__dict__.update(replacements)
-
-
-def _interpret(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
-    """Return a NumPy function as a function on the tensors of Triton's interpreter."""
-    import triton.language as tl
-    from triton.runtime.interpreter import TensorHandle
-
-    from nas_rlm.programs.triton_bfloat16 import narrow, widen
-
-    def call(*values: Any) -> Any:
-        tensor = next(value for value in values if isinstance(value, tl.tensor))
-        arrays = [widen(value.handle).data if isinstance(value, tl.tensor) else value for value in values]
-        with np.errstate(all="ignore"):
-            result = np.asarray(function(*arrays))
-        if tensor.handle.dtype == tl.bfloat16:
-            return tl.tensor(narrow(result), tensor.type)
-        result = result.astype(tensor.handle.data.dtype)
-        return tl.tensor(TensorHandle(result, tensor.handle.dtype), tensor.type)
-
-    return call
-
-
 def handlers() -> Handlers:
     """Return the request handlers of a new worker."""
     worker = Worker()
-    return {"open": worker.open, "generate": worker.generate, "load": worker.load, "window": worker.window}
+    methods = (worker.open, worker.generate, worker.load, worker.warm_up, worker.window)
+    return {method.__name__: method for method in methods}
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ class Operation:
         value = self.inputs[position]
         if isinstance(value, Constant):
             return value.array.reshape(-1).tolist()
-        return self.call(_listed, value.value if isinstance(value, Sizes) else value)
+        return self.call(listed, value.value if isinstance(value, Sizes) else value)
 
     def axes(self, position: int = 1) -> Any:
         """Return the axes: an attribute in old operator sets, an input in new ones, None if not given."""
@@ -179,7 +179,7 @@ class Operation:
         return self.translator.graph.call_function(function, args, kwargs)
 
 
-def _listed(sizes: Any) -> list[Any]:
+def listed(sizes: Any) -> list[Any]:
     """Return sizes or a tensor as a list of numbers."""
     if isinstance(sizes, torch.Tensor):
         return sizes.reshape(-1).tolist()

@@ -215,5 +215,12 @@ def _constant(node: NodeProto) -> np.ndarray:
 
 
 def _tensor_of_sizes(sizes: Any, like: torch.Tensor) -> torch.Tensor:
-    """Return sizes as a tensor on the device of another tensor."""
-    return torch.tensor(sizes, device=like.device)
+    """Return sizes as a tensor on the device of another tensor.
+
+    They are filled in there, because a CUDA graph cannot record copies from the memory of the host.
+    """
+    if not isinstance(sizes, Sequence):
+        return torch.full((), sizes, device=like.device)
+    if not sizes:
+        return torch.zeros(0, dtype=torch.int64, device=like.device)
+    return torch.stack([torch.full((), size, device=like.device) for size in sizes])

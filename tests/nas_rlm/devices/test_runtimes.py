@@ -1,4 +1,7 @@
+import gc
 import importlib.util
+import weakref
+from contextlib import contextmanager
 
 import numpy as np
 import onnx
@@ -146,3 +149,34 @@ def test_more_threads_than_processors_are_refused(monkeypatch):
         match=r"torch-cpu-64t-b2 needs 64 processors, this process may use 2: .* at most torch-cpu-2t-b2",
     ):
         check(Device("torch", threads=64, batch_size=2))
+
+
+class Replayed:
+    """A CUDA graph or event, without a GPU."""
+
+    def __init__(self, **_):
+        pass
+
+    def record(self):
+        pass
+
+    replay = synchronize = record
+
+    def elapsed_time(self, _):
+        return 2.0
+
+
+def test_a_cuda_graph_keeps_the_memory_that_it_reads(monkeypatch):
+    @contextmanager
+    def graph(_):
+        yield
+
+    for name, value in (("CUDAGraph", Replayed), ("Event", Replayed), ("graph", graph)):
+        monkeypatch.setattr(torch.cuda, name, value)
+    module, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    kept = weakref.ref(module), weakref.ref(x)
+    run = runtimes._CudaGraphRun(module, [x])
+    del module, x
+    gc.collect()
+    assert all(reference() is not None for reference in kept)
+    assert run() == 0.002

@@ -3,6 +3,7 @@ import onnx
 import onnx.parser
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import search_spaces
 from nas_rlm.graph.torch_module import to_torch
@@ -297,3 +298,30 @@ def test_weights_through_identity_stay_shared_and_equal_biases_do_not():
     assert sorted(tuple(p.shape) for p in module.parameters()) == [(6,), (6,), (6, 3)]
     (x,) = example(model)
     np.testing.assert_allclose(module(torch.from_numpy(x)).detach(), run(model, x), rtol=1e-4)
+
+
+class Operations(TorchDispatchMode):
+    """Records the names of the operations that torch runs in its context."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s = Shape(x) f = Cast<to=1>(s) y = ReduceSum<keepdims=1>(f)",
+        "s = Shape(x) i = Constant<value_int=1>() n = Gather(s, i) f = Cast<to=1>(n) y = Div(x, f)",
+    ],
+)
+def test_sizes_become_tensors_without_a_copy_which_a_cuda_graph_cannot_record(body):
+    model = small_model(17, "float[N,4,8,8] x", body)
+    module = to_torch(model).eval()
+    with torch.inference_mode(), Operations() as operations:
+        module(torch.ones(2, 4, 8, 8))
+    assert operations.names and not {"lift_fresh", "_local_scalar_dense"} & set(operations.names)

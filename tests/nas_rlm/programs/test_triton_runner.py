@@ -1,4 +1,7 @@
 import json
+import threading
+import time
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -231,3 +234,66 @@ def test_a_kernel_that_hangs_fails():
     assert result == Failure("no answer within 8 seconds")
     with pytest.raises(ValueError, match="timeout is 0\\.5, expected more than a window's 1 seconds"):
         Plan(timeout=0.5)
+
+
+class Threads:
+    """Workers in threads of the test: two must load at once, and those that time a kernel are counted."""
+
+    def __init__(self, failing=""):
+        self.failing = failing
+        self.timing, self.killed = Counter(), []
+        self.both_load = threading.Barrier(2)
+
+    def connect(self, module, timeout):
+        return Thread(self)
+
+
+class Thread:
+    def __init__(self, threads):
+        self.threads, self.process = threads, self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def kill(self):
+        self.threads.killed.append(self)
+        self.threads.both_load.abort()
+
+    def open(self, interpret):
+        return {"device": "gpu"}
+
+    def request(self, method, content=None, **_):
+        if method == "load":
+            source = json.loads(content)["source"]
+            if source == self.threads.failing:
+                while self.threads.both_load.n_waiting < 1:
+                    time.sleep(0.01)
+                raise KeyError(source)
+            self.threads.both_load.wait(10)
+            return {"order": source, "matches": None}
+        self.threads.timing["now"] += 1
+        self.threads.timing["most"] = max(self.threads.timing["most"], self.threads.timing["now"])
+        time.sleep(0.01)
+        self.threads.timing["now"] -= 1
+        return {"time": 1.0, "runs": 20}
+
+
+def test_kernels_load_at_once_and_are_timed_one_after_another(tmp_path, monkeypatch):
+    threads = Threads()
+    monkeypatch.setattr(kernels, "Connection", threads.connect)
+    sources = {name: Kernel(name) for name in "cabd"}
+    table = measure_kernels(sources, tmp_path / "found.parquet", CHECK, jobs=2)
+    assert [row.identifier for row in table.rows] == list("cabd")
+    assert [json.loads(row.metainformation)["order"] for row in table.rows] == list("cabd")
+    assert threads.timing["most"] == 1
+
+
+def test_an_error_stops_the_workers_that_run(tmp_path, monkeypatch):
+    threads = Threads(failing="a")
+    monkeypatch.setattr(kernels, "Connection", threads.connect)
+    with pytest.raises(KeyError):
+        measure_kernels({"a": Kernel("a"), "b": Kernel("b")}, tmp_path / "found.parquet", CHECK, jobs=2)
+    assert len(threads.killed) == 1

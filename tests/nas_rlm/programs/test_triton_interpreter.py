@@ -132,3 +132,17 @@ def test_a_failing_kernel_keeps_the_others(tmp_path, capsys):
     ]
     assert details["failing"]["error"] and details["ends"]["error"]
     assert "2 cannot be measured:\n  failing: " in capsys.readouterr().out
+
+
+def test_comparisons_of_scalars_are_masks():
+    body = "\n".join(
+        [
+            "row = tl.program_id(0)",
+            "for k in range(0, 2):",
+            "    mask = (at < 200) & (row + k < 1)",
+            "    tl.store(c + at, tl.load(a + at, mask=mask, other=0.0) + y, mask=mask)",
+        ]
+    )
+    expected = "(x + y) * (torch.arange(256).view(16, 16) < 200)"
+    result = measure(kernel(body, expected, "float32"), CHECK)
+    assert isinstance(result, Latency) and result.matches

@@ -1,12 +1,14 @@
-"""Arithmetic of bfloat16 for Triton's interpreter.
+"""Corrections of Triton's interpreter, and what programs for a GPU need in it.
 
 The interpreter stores bfloat16 as uint16 and computes with these bit patterns as if they were integers.
 Here its operations convert such operands to float32, and round results to the nearest bfloat16.
+Comparisons of scalars stay Boolean in masks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -22,17 +24,65 @@ ARITHMETIC = {
     **{"create_rsqrt": 0, "create_erf": 0},
 }
 
+# Functions of the GPU's library that Triton's interpreter lacks.
+INTERPRETED_FUNCTIONS = {
+    **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt")},
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil")},
+    **{name: getattr(np, name) for name in ("trunc", "fmod", "hypot", "isnan", "isinf")},
+    **{"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2},
+    **{"asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh},
+    **{"abs": np.abs, "pow": np.power, "rint": np.rint, "nearbyint": np.rint, "round": np.round},
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+}
+
 
 def patch_interpreter() -> None:
-    """Replace operations of Triton's interpreter, in this process, by ones that compute in bfloat16."""
+    """Replace operations of Triton's interpreter, in this process, by corrected ones."""
     builder: Any = interpreter.InterpreterBuilder
     for name, position in ARITHMETIC.items():
         if hasattr(builder, name):
             setattr(builder, name, _in_float32(getattr(builder, name), position))
+    builder.create_splat = _keep_booleans(builder.create_splat)
     builder.cast_impl = _cast(builder.cast_impl)
     builder.create_atomic_rmw = _atomic_rmw(builder.create_atomic_rmw)
     for reduction in (interpreter.ReduceOps, interpreter.ScanOps):
         reduction.apply_impl = _reduce_in_float32(reduction.apply_impl)
+
+
+def replace_gpu_functions() -> None:
+    """Replace functions of torch and Triton, so that programs that were written for a GPU run on the CPU."""
+    from torch._inductor.runtime import triton_helpers
+
+    guards: Any = torch._C._dynamo.guards
+    guards._empty_strided_cuda = guards._empty_strided_cpu
+    bindings: Any = torch._C
+    bindings._cuda_getCurrentRawStream = lambda device: 0
+    cuda: Any = torch.cuda
+    cuda._DeviceGuard = lambda index: nullcontext()
+    cuda.set_device = lambda device: None
+    library = triton_helpers.libdevice
+    replacements = {
+        name: _interpreted(function)
+        for name, function in INTERPRETED_FUNCTIONS.items()
+        if hasattr(library, name)
+    }
+    library.__dict__.update(replacements)
+
+
+def _interpreted(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
+    """Return a NumPy function as a function on the tensors of Triton's interpreter."""
+
+    def call(*values: Any) -> Any:
+        tensor = next(value for value in values if isinstance(value, tl.tensor))
+        arrays = [widen(value.handle).data if isinstance(value, tl.tensor) else value for value in values]
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*arrays))
+        if tensor.handle.dtype == tl.bfloat16:
+            return tl.tensor(narrow(result), tensor.type)
+        result = result.astype(tensor.handle.data.dtype)
+        return tl.tensor(TensorHandle(result, tensor.handle.dtype), tensor.type)
+
+    return call
 
 
 def widen(value: Any) -> Any:
@@ -67,6 +117,18 @@ def _in_float32(method: Callable[..., Any], position: int) -> Callable[..., Any]
         result = method(self, *map(widen, operands))
         is_number = result.data.dtype == np.float32
         return narrow(result.data) if is_number and _is_bfloat16(operands[position]) else result
+
+    return call
+
+
+def _keep_booleans(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a copy of a scalar to all elements that keeps the result of a comparison Boolean."""
+
+    @wraps(method)
+    def call(self: Any, target_type: Any, scalar: Any) -> Any:
+        result = method(self, target_type, scalar)
+        is_boolean = scalar.data.dtype == np.bool_
+        return TensorHandle(result.data.astype(bool), tl.int1) if is_boolean else result
 
     return call
 
