@@ -170,12 +170,14 @@ def predict_inputs(
         out: the output file, which must not be an input.
 
     Raises:
-        ValueError: the inputs are invalid, or the model does not have an objective.
+        ValueError: the inputs are invalid, no objective is named, or the model does not have it.
     """
     from nas_rlm.model.onnx_runtime import OnnxPredictor, is_exported
     from nas_rlm.search.objectives import ObjectivePredictor
 
     inputs.check(out)
+    if not objectives and inputs.texts is None:
+        raise ValueError("no --objectives: expected names such as accuracy,latency/pixel3")
     if inputs.texts is not None:
         return _predict_texts(inputs, inputs.texts, objectives, quantile_levels)
     model = inputs.model or _shipped_model(inputs.files)
