@@ -76,8 +76,8 @@ def read_texts_of_model(model: str, path: Path, text: str = "", targets: Sequenc
     report = Path(model) / REPORT_FILE
     if not report.is_file():
         raise ValueError(
-            f"{model} has no {REPORT_FILE}, which names the columns of its texts: give the column of the texts"
-            f" with --text, one of {listed(column_names(path))}"
+            f"{model} has no {REPORT_FILE}, which names the columns of its texts: give --text with one of"
+            f" {listed(column_names(path))}"
         )
     column, columns = _columns_of_fit(report)
     return read_text_file(path, column, targets, () if column else columns)

@@ -112,7 +112,7 @@ def test_a_model_that_python_saved_needs_the_column_of_the_texts(model, data, tm
     saved = tmp_path / "saved"
     RLM.load(model).save(saved)
     command = ("predict", "--texts", data, "--model", saved, "--objectives", "loss")
-    assert "has no fit.json" in (message := refused(capsys, *command)) and "--text, one of id" in message
+    assert "has no fit.json" in (message := refused(capsys, *command)) and "--text with one of id" in message
     assert main([*map(str, command), "--text", "width"]) == 0
 
 

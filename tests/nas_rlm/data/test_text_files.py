@@ -81,7 +81,9 @@ def test_two_names_of_an_object_are_refused(tmp_path):
 def test_a_name_with_a_comma_is_said_to_be_one(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text('t,"loss, final"\na,1\n')
-    with pytest.raises(ValueError, match="no column 'loss'; 'loss, final' has a comma, which separates names"):
+    with pytest.raises(
+        ValueError, match="no column 'loss'; 'loss, final' has a comma, which separates names"
+    ):
         read_text_file(path, "t", ["loss", "final"])
 
 
