@@ -129,8 +129,8 @@ def python_error(source: str) -> str:
     """Return why a source is not a program in Python 3; empty if it is one.
 
     Examples:
-        >>> python_error("x = 1"), python_error("x = (")
-        ('', "line 1: '(' was never closed")
+        >>> python_error("x = 1"), python_error("x = ("), python_error("# nothing")
+        ('', "line 1: '(' was never closed", 'it has no statement')
 
     Args:
         source: the source.
@@ -138,12 +138,12 @@ def python_error(source: str) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of literals and escapes
-            ast.parse(source)
+            has_statements = bool(ast.parse(source).body)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
     except (ValueError, RecursionError, MemoryError) as error:
         return str(error) or "it is nested too deeply"
-    return ""
+    return "" if has_statements else "it has no statement"
 
 
 def _similar_spaces(source: str, language: str) -> tuple[str, ...]:
