@@ -145,7 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print(
-            "nas-rlm: interrupted; search and train continue with --resume, others wrote no result",
+            "nas-rlm: interrupted; search and train continue with --resume, and measure, profile and snas"
+            " with the same command; others wrote no result",
             file=sys.stderr,
         )
         return 130

@@ -146,6 +146,24 @@ def python_error(source: str) -> str:
     return "" if has_statements else "it has no statement"
 
 
+def only_defines(source: str) -> bool:
+    """Return whether a Python program defines functions or classes, and runs none of them.
+
+    Examples:
+        >>> only_defines("def f(): pass"), only_defines("f = print; f()")
+        (True, False)
+
+    Args:
+        source: the source.
+    """
+    if python_error(source):
+        return False
+    body = [node for node in ast.parse(source).body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    statements = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return bool(statements) and all(isinstance(node, definitions) for node in statements)
+
+
 def _similar_spaces(source: str, language: str) -> tuple[str, ...]:
     """Return the names of the spaces of similar programs."""
     judge, submission = JUDGE_SPACE.format(language), SUBMISSION_SPACE.format(language)

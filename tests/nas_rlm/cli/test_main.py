@@ -185,7 +185,8 @@ def test_a_broken_pipe_to_another_process_is_an_error(monkeypatch, capsys):
         (
             KeyboardInterrupt(),
             130,
-            "nas-rlm: interrupted; search and train continue with --resume, others wrote no result",
+            "nas-rlm: interrupted; search and train continue with --resume, and measure, profile and snas"
+            " with the same command; others wrote no result",
         ),
         (MemoryError(), 2, "nas-rlm: error: there is not enough memory for that"),
         (MemoryError("a copy was killed"), 2, "nas-rlm: error: a copy was killed"),
