@@ -180,6 +180,7 @@ def predict_inputs(
         raise ValueError("no --objectives: expected names such as accuracy,latency/pixel3")
     if inputs.texts is not None:
         return _predict_texts(inputs, inputs.texts, objectives, quantile_levels)
+    _check_other_files(inputs)
     model = inputs.model or _shipped_model(inputs.files)
     if is_exported(model):
         require("onnxruntime", "an exported model")
@@ -188,7 +189,6 @@ def predict_inputs(
     if is_exported(model) and (inputs.archs is None or inputs.ray):
         raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
     check_files(inputs.files)
-    _check_other_files(inputs)
     has_programs = _check_costs(inputs.files, objectives)
     check_model(model, objectives, for_programs=has_programs)
     contents = _read_files(inputs)
@@ -301,7 +301,9 @@ def _predict_files(
 
 
 def _check_other_files(inputs: Inputs) -> None:
-    """Refuse files that are no networks, which their endings do not say they are, before the objectives.
+    """Refuse existing files that are no networks, which their endings do not say they are.
+
+    The model and the objectives that are checked later would be those of networks.
 
     Raises:
         ValueError: one is none; the message names what it may be instead.
@@ -316,7 +318,9 @@ def _check_other_files(inputs: Inputs) -> None:
     program = "a program with an ending such as .py"
     for file in inputs.files:
         is_json = file.suffix.lower() == JSON_SUFFIX
-        if not is_json and (file.suffix.lower() in NETWORK_SUFFIXES or is_program(file)):
+        if not file.is_file() or (
+            not is_json and (file.suffix.lower() in NETWORK_SUFFIXES or is_program(file))
+        ):
             continue
         try:
             check_networks([file], inputs.limits or DEFAULT_LIMITS)

@@ -259,7 +259,9 @@ def test_files_that_are_neither_networks_nor_programs_are_named(tmp_path, capsys
         line = refused(capsys, "predict", tmp_path / name, *model, "--objectives", "accuracy")
         assert f"{name}' is not an ONNX file: it is {'empty' if not content else 'damaged'}" in line
         assert line.endswith("expected an ONNX file, or a program with an ending such as .py")
-        assert line in refused(capsys, "rank", tmp_path / name, "--by", "memory")
+        (tmp_path / "a.go").write_text("package main\n")
+        for files in ([tmp_path / name], [tmp_path / "a.go", tmp_path / name]):
+            assert line == refused(capsys, "rank", *files, "--by", "memory")
         assert name in refused(capsys, "inspect", tmp_path / name)
 
 
