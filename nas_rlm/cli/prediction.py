@@ -316,11 +316,10 @@ def _check_other_files(inputs: Inputs) -> None:
     from nas_rlm.programs.source import is_program
 
     program = "a program with an ending such as .py"
-    for file in inputs.files:
-        is_json = file.suffix.lower() == JSON_SUFFIX
-        if not file.is_file() or (
-            not is_json and (file.suffix.lower() in NETWORK_SUFFIXES or is_program(file))
-        ):
+    for file in filter(Path.is_file, inputs.files):
+        suffix = file.suffix.lower()
+        is_json = suffix == JSON_SUFFIX
+        if (suffix in NETWORK_SUFFIXES and not is_json) or is_program(file):
             continue
         try:
             check_networks([file], inputs.limits or DEFAULT_LIMITS)
