@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,30 +69,40 @@ def read_texts_of_model(model: str, path: Path, text: str = "", targets: Sequenc
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the columns of the fit are not known; or see `nas_rlm.data.text_files.read_text_file`.
-    """
-    from nas_rlm.data.text_files import column_names, read_text_file
 
-    if text:
-        return read_text_file(path, text, targets)
+    Warns:
+        UserWarning: rows have no text.
+    """
+    from nas_rlm.data.text_files import read_text_file
+
+    column, columns = (text, []) if text else _columns_of_fit(model, path)
+    file = read_text_file(path, column, targets, () if column else columns)
+    if file.num_left_out:
+        warnings.warn(
+            f"{path}: {counted(file.num_left_out, 'row has', 'rows have')} no {column}, left out",
+            stacklevel=3,
+        )
+    return file
+
+
+def _columns_of_fit(model: str, path: Path) -> tuple[str, list[str]]:
+    """Return the column of the texts that a model was fitted to, empty for JSON of columns, and these.
+
+    Args:
+        model: directory of the model.
+        path: a file of texts.
+
+    Raises:
+        ValueError: the report of the fit is missing or damaged.
+    """
+    from nas_rlm.data.text_files import column_names
+
     report = Path(model) / REPORT_FILE
     if not report.is_file():
         raise ValueError(
             f"{model} has no {REPORT_FILE}, which names the columns of its texts: give --text with one of"
             f" {listed(column_names(path))}"
         )
-    column, columns = _columns_of_fit(report)
-    return read_text_file(path, column, targets, () if column else columns)
-
-
-def _columns_of_fit(report: Path) -> tuple[str, list[str]]:
-    """Return the column of the texts that a model was fitted to, empty for JSON of columns, and these.
-
-    Args:
-        report: the report of the fit.
-
-    Raises:
-        ValueError: it is damaged.
-    """
     try:
         known = json.loads(read_text(report, "the report of fit"))
         column, columns = known["text"], known["columns"]

@@ -40,12 +40,14 @@ class TextFile:
         values: the cells of each target.
         columns: names of the columns that the texts are made of.
         notes: lines on what was left out.
+        num_left_out: number of rows without a text.
     """
 
     texts: list[str]
     values: dict[str, list[Any]]
     columns: tuple[str, ...]
     notes: list[str]
+    num_left_out: int = 0
 
 
 def read_text_file(
@@ -73,8 +75,8 @@ def read_text_file(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is of another kind, cannot be read, or lacks a column, or a target's cell has no
-            value.
+        ValueError: the file is of another kind, cannot be read, lacks a column or has no text, or a target's
+            cell has no value.
     """
     path = Path(path)
     records = _read_records(path)
@@ -93,14 +95,18 @@ def read_text_file(
     _check_cells(path, records, targets)
     _decode_cells(path, records, used)
     kept = [record for record in records.values() if not text or record.get(text) is not None]
-    if len(kept) < len(records):
-        notes.append(f"left out: {counted(len(records) - len(kept), 'row has', 'rows have')} no {text}")
+    if not kept:
+        raise ValueError(f"{str(path)!r} has no row with a {text}: expected texts in this column")
+    num_left_out = len(records) - len(kept)
+    if num_left_out:
+        notes.append(f"left out: {counted(num_left_out, 'row has', 'rows have')} no {text}")
     if text and (empty := sum(not _as_text(record[text]).strip() for record in kept)):
         notes.append(f"{counted(empty, 'text is', 'texts are')} empty")
     if unused := [name for name in known if name not in (*used, *targets)]:
         notes.append(f"columns that are not used: {listed(unused)}")
     texts = [_as_text(record[text]) if text else _as_json(record, used) for record in kept]
-    return TextFile(texts, {n: [r.get(n) for r in kept] for n in targets}, tuple(used), notes)
+    values = {name: [record.get(name) for record in kept] for name in targets}
+    return TextFile(texts, values, tuple(used), notes, num_left_out)
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:

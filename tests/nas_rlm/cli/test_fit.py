@@ -116,6 +116,17 @@ def test_a_model_that_python_saved_needs_the_column_of_the_texts(model, data, tm
     assert main([*map(str, command), "--text", "width"]) == 0
 
 
+def test_rows_that_predict_leaves_out_are_counted(model, tmp_path, capsys):
+    texts = tmp_path / "new.jsonl"
+    texts.write_text('{"t": "width=0.5"}\n{"t": null}\n{}\n')
+    command = ["--texts", str(texts), "--model", str(model), "--text", "t"]
+    for verb in (["predict"], ["rank", "--by", "loss"]):
+        assert main([*verb, *command]) == 0
+        captured = capsys.readouterr()
+        assert len(captured.out.splitlines()) == 2
+        assert f"{texts}: 2 rows have no t, left out" in captured.err
+
+
 @pytest.mark.parametrize("content", ["", "[1]", '{"text": 3, "columns": []}', '{"text": "", "columns": 3}'])
 def test_a_damaged_report_of_fit_is_named(model, data, tmp_path, capsys, content):
     damaged = tmp_path / "damaged"

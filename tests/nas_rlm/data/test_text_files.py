@@ -43,7 +43,10 @@ def test_rows_without_a_text_are_left_out(tmp_path):
     path.write_text('{"t": "a", "y": 1}\n{"y": 2}\n{"t": {"k": [1]}, "y": 3}\n')
     file = read_text_file(path, "t", ["y"])
     assert (file.texts, file.values) == (["a", '{"k": [1]}'], {"y": [1, 3]})
-    assert file.notes == ["left out: 1 row has no t"]
+    assert file.notes == ["left out: 1 row has no t"] and file.num_left_out == 1
+    path.write_text('{"t": null, "y": 1}\n{"y": 2}\n')
+    with pytest.raises(ValueError, match="has no row with a t: expected texts in this column"):
+        read_text_file(path, "t", ["y"])
 
 
 def test_empty_texts_are_counted(tmp_path):
