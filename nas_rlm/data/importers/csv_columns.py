@@ -104,7 +104,10 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
             raise ValueError(
                 f'{str(path)!r} line {last_number + 1}: a cell that starts with " has no second one'
             ) from None
-        raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
+        reason = str(error)
+        if "expected after" in reason:
+            reason = 'a cell goes on after its second ": expected a " within a cell twice, as ""'
+        raise ValueError(f"{str(path)!r} line {reader.line_num}: {reason}") from None
     except ValueError as error:
         raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
     example = f"expected {len(columns)}, as in the header, {separator.join(columns)[:MAX_SHOWN]!r}"
