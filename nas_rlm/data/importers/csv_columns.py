@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from nas_rlm.data.importers.column_hints import column_hint, is_unnamed_latency
@@ -23,6 +24,7 @@ from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
+OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")  # of files that are no CSV files
 SEPARATORS = (",", ";", "\t", "|")
 SPACE_COLUMN = "space"
 IDENTIFIER_COLUMNS = ("identifier", "name", "id")
@@ -72,6 +74,8 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
         FileNotFoundError: there is no such file.
         ValueError: the file is not a CSV file with a header and at least one line.
     """
+    if Path(path).suffix.lower() in OTHER_SUFFIXES:
+        raise ValueError(f"{str(path)!r} is of another format: expected a CSV file with named columns")
     csv.field_size_limit(MAX_CELL)
     text = read_text(path, "a CSV file with named columns")
     header = re.sub(r'"[^"]*"', "", next((line for line in text.splitlines() if line.strip()), ""))

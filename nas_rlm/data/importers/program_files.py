@@ -104,6 +104,8 @@ def read_program_csv(
         _check_languages(path, lines, roles["language"], languages)
     read = partial(_row, program=program, roles=roles, space=space, objectives=column_of, languages=languages)
     rows = read_each(path, lines, read)
+    if not any(row.targets for row in rows):
+        raise ValueError(f"{str(path)!r} has no number in the columns {', '.join(column_of.values())}")
     keys = [(row.space, row.group, row.input) for row in rows]
     merged, reports = merge_rows(lines, rows, keys, "program")
     summary = [*value_summary(rows, column_of), *unused_columns(columns, used), *reports]

@@ -122,6 +122,7 @@ def test_memory_that_is_hardly_in_bytes_gets_a_warning(tmp_path, largest, has_wa
             "line 2, column code: 'solutions/a.py' is the name of a f",
         ),
         ("problem,memory\n1,2\n", "expected one of program, code"),
+        ("code,memory,time\nx = 1,,NA\n", "has no number in the columns memory, time"),
         (
             HEADER + LINE.replace("Java", "Jawa"),
             "line 5, column language: there is no language 'Jawa': expected one of ",
