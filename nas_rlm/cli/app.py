@@ -68,6 +68,7 @@ def _parse_input_shapes(_: Any, tokens: Sequence[Any]) -> tuple[tuple[str, tuple
     return tuple(shapes.items())
 
 
+OTHER_TABLES = (".parquet", ".json", ".jsonl", ".ndjson", ".xlsx", ".tsv")  # which are no CSV files
 CommaList = Annotated[tuple[str, ...], Parameter(converter=_split, n_tokens=1, negative="")]
 SpaceList = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 QuantileLevels = Annotated[tuple[float, ...], Parameter(converter=_parse_levels, n_tokens=1, negative="")]
@@ -188,6 +189,17 @@ def check_table_target(path: Path) -> None:
         raise ValueError(
             f"--out {path}: the table is a parquet file, expected {path.with_suffix('.parquet')}"
         )
+    check_target(path)
+
+
+def check_csv_target(path: Path) -> None:
+    """Refuse files at which no CSV file can be written, or whose ending is that of another format.
+
+    Raises:
+        ValueError: the file is such a one.
+    """
+    if path.suffix.lower() in OTHER_TABLES:
+        raise ValueError(f"--out {path}: predictions are a CSV file, expected {path.with_suffix('.csv')}")
     check_target(path)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -107,6 +108,8 @@ def measure_python(
     else:
         inputs = read_cases(cases, entry) if cases else [{} if entry else {"stdin": ""}]
         texts, errors = _read_files(files, read_python)
+        if not entry:
+            _warn_of_definitions(texts)
         by_name = {name: _program(name, text, entry, inputs, cases) for name, text in texts.items()}
     table = measure_programs(by_name, out, plan, jobs, progress=True) if by_name else Table(out.stem, [])
     rows = [row for row in table.rows if row.identifier in by_name]
@@ -138,6 +141,23 @@ def _read_files(
         except ValueError as error:
             errors.append(str(error))
     return contents, errors
+
+
+def _warn_of_definitions(sources: Mapping[str, str]) -> None:
+    """Warn of programs that define functions and run none of them.
+
+    Warns:
+        UserWarning: there are such programs.
+    """
+    from nas_rlm.programs.source import only_defines
+
+    names = [name for name, source in sources.items() if only_defines(source)]
+    if names:
+        others = f" and {counted(len(names) - 1, 'other')}" if len(names) > 1 else ""
+        warnings.warn(
+            f"{names[0]}{others}: functions are defined and not called; give --entry to measure a call",
+            stacklevel=3,
+        )
 
 
 def _program(

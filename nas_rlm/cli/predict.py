@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, QuantileLevels, app
+from nas_rlm.cli.app import (
+    DEFAULT_FILE_LIMITS,
+    CommaList,
+    FileLimits,
+    InputShapes,
+    QuantileLevels,
+    app,
+    check_csv_target,
+)
 from nas_rlm.cli.given import GivenNumbers
 from nas_rlm.cli.prediction import Inputs, predict_inputs
-from nas_rlm.files import check_target
 
 
 @app.command
@@ -58,9 +65,7 @@ def predict(
         limits: limits on each ONNX file.
     """
     if out:
-        check_target(out)
-    if not objectives and texts is None:
-        raise ValueError("no --objectives: expected names such as accuracy,latency/pixel3")
+        check_csv_target(out)
     predict_inputs(
         Inputs(
             *(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),

@@ -170,14 +170,17 @@ def predict_inputs(
         out: the output file, which must not be an input.
 
     Raises:
-        ValueError: the inputs are invalid, or the model does not have an objective.
+        ValueError: the inputs are invalid, no objective is named, or the model does not have it.
     """
     from nas_rlm.model.onnx_runtime import OnnxPredictor, is_exported
     from nas_rlm.search.objectives import ObjectivePredictor
 
     inputs.check(out)
+    if not objectives and inputs.texts is None:
+        raise ValueError("no --objectives: expected names such as accuracy,latency/pixel3")
     if inputs.texts is not None:
         return _predict_texts(inputs, inputs.texts, objectives, quantile_levels)
+    _check_other_files(inputs)
     model = inputs.model or _shipped_model(inputs.files)
     if is_exported(model):
         require("onnxruntime", "an exported model")
@@ -186,7 +189,6 @@ def predict_inputs(
     if is_exported(model) and (inputs.archs is None or inputs.ray):
         raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
     check_files(inputs.files)
-    _check_json_files(inputs.files)
     has_programs = _check_costs(inputs.files, objectives)
     check_model(model, objectives, for_programs=has_programs)
     contents = _read_files(inputs)
@@ -244,19 +246,12 @@ def _read_files(inputs: Inputs) -> list[tuple[str, tuple[str, ...]]]:
         ValueError: a file is neither a network nor a program.
     """
     from nas_rlm.graph.limits import DEFAULT_LIMITS
-    from nas_rlm.graph.onnx_graphs.loading import NotOnnxError
-    from nas_rlm.programs.languages import NETWORK_SUFFIXES
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.text.canonical import costed_texts
 
     programs = {file: read_program(file) for file in inputs.files if is_program(file)}
     networks = [file for file in inputs.files if file not in programs]
-    try:
-        texts = costed_texts(networks, dict(inputs.shapes), inputs.limits or DEFAULT_LIMITS)
-    except NotOnnxError as error:
-        if all(file.suffix.lower() in NETWORK_SUFFIXES for file in networks):
-            raise
-        raise ValueError(f"{error}; expected an ONNX file, or a program with an ending such as .py") from None
+    texts = costed_texts(networks, dict(inputs.shapes), inputs.limits or DEFAULT_LIMITS)
     text_of = dict(zip(networks, texts, strict=True))
     return [programs[file] if file in programs else (text_of[file], ()) for file in inputs.files]
 
@@ -305,24 +300,33 @@ def _predict_files(
     return values
 
 
-def _check_json_files(files: Sequence[Path]) -> None:
-    """Refuse JSON files that are no networks before the objectives, which would be those of networks.
+def _check_other_files(inputs: Inputs) -> None:
+    """Refuse existing files that are no networks, which their endings do not say they are.
+
+    The model and the objectives that are checked later would be those of networks.
 
     Raises:
-        ValueError: one is none.
+        ValueError: one is none; the message names what it may be instead.
     """
     from nas_rlm.cli.app import check_networks
     from nas_rlm.data.text_data import JSON_SUFFIX
     from nas_rlm.graph.limits import DEFAULT_LIMITS
     from nas_rlm.graph.onnx_graphs.loading import NotOnnxError
+    from nas_rlm.programs.languages import NETWORK_SUFFIXES
+    from nas_rlm.programs.source import is_program
 
-    try:
-        check_networks([file for file in files if file.suffix.lower() == JSON_SUFFIX], DEFAULT_LIMITS)
-    except NotOnnxError as error:
-        raise ValueError(
-            f"{error}; expected an ONNX file, a program with an ending such as .py, or texts as JSON lines"
-            " (--texts FILE.jsonl)"
-        ) from None
+    program = "a program with an ending such as .py"
+    for file in filter(Path.is_file, inputs.files):
+        suffix = file.suffix.lower()
+        is_json = suffix == JSON_SUFFIX
+        if (suffix in NETWORK_SUFFIXES and not is_json) or is_program(file):
+            continue
+        try:
+            check_networks([file], inputs.limits or DEFAULT_LIMITS)
+        except NotOnnxError as error:
+            texts = f", {program}, or texts as JSON lines (--texts FILE.jsonl)"
+            others = texts if is_json else f", or {program}"
+            raise ValueError(f"{error}; expected an ONNX file{others}") from None
 
 
 def _check_costs(files: Sequence[Path], objectives: Sequence[str]) -> bool:

@@ -15,11 +15,11 @@ from nas_rlm.cli.app import (
     Integer,
     QuantileLevels,
     app,
+    check_csv_target,
     check_minimum,
 )
 from nas_rlm.cli.given import GivenNumbers
 from nas_rlm.cli.prediction import Inputs, predict_inputs
-from nas_rlm.files import check_target
 
 
 @app.command
@@ -80,7 +80,7 @@ def rank(
     if top is not None:
         check_minimum("--top", top, 1)
     if out:
-        check_target(out)
+        check_csv_target(out)
     if not by:
         raise ValueError("--by is empty: expected an objective, such as accuracy")
     names = tuple(dict.fromkeys([*objectives, *by]))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nas_rlm.files import read_text
-from nas_rlm.model.directories import reads_any_text, saved_objectives
+from nas_rlm.model.directories import CONFIG_FILE, reads_any_text, saved_objectives
+from nas_rlm.utils.validation import listed
 from search_spaces.wording import counted
 
 if TYPE_CHECKING:
@@ -36,10 +38,14 @@ def check_reads_texts(model: str, path: Path) -> None:
 
     Raises:
         FileNotFoundError: there is no such model.
-        ValueError: none is named, or it reads networks or programs.
+        ValueError: none is named, it reads networks or programs, or its configuration cannot be read.
     """
     if not model:
         raise ValueError(f"--texts {path} without --model: give a directory that fit wrote")
+    if not saved_objectives(model):
+        raise ValueError(
+            f"--model {model} has no readable {CONFIG_FILE}: it is incomplete or damaged; copy it again"
+        )
     if not reads_any_text(model):
         raise ValueError(f"--model {model} reads networks or programs: --texts needs a model that fit wrote")
 
@@ -62,14 +68,52 @@ def read_texts_of_model(model: str, path: Path, text: str = "", targets: Sequenc
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: see `nas_rlm.data.text_files.read_text_file`.
+        ValueError: the columns of the fit are not known; or see `nas_rlm.data.text_files.read_text_file`.
+
+    Warns:
+        UserWarning: rows have no text.
     """
     from nas_rlm.data.text_files import read_text_file
 
+    column, columns = (text, []) if text else _columns_of_fit(model, path)
+    file = read_text_file(path, column, targets, () if column else columns)
+    if file.num_left_out:
+        warnings.warn(
+            f"{path}: {counted(file.num_left_out, 'row has', 'rows have')} no {column}, left out",
+            stacklevel=3,
+        )
+    return file
+
+
+def _columns_of_fit(model: str, path: Path) -> tuple[str, list[str]]:
+    """Return the column of the texts that a model was fitted to, empty for JSON of columns, and these.
+
+    Args:
+        model: directory of the model.
+        path: a file of texts.
+
+    Raises:
+        ValueError: the report of the fit is missing or damaged.
+    """
+    from nas_rlm.data.text_files import column_names
+
     report = Path(model) / REPORT_FILE
-    known = json.loads(read_text(report, "the report of fit")) if report.is_file() else {}
-    column = text or known.get("text", "")
-    return read_text_file(path, column, targets, () if column else known.get("columns", ()))
+    if not report.is_file():
+        raise ValueError(
+            f"{model} has no {REPORT_FILE}, which names the columns of its texts: give --text with one of"
+            f" {listed(column_names(path))}"
+        )
+    try:
+        known = json.loads(read_text(report, "the report of fit"))
+        column, columns = known["text"], known["columns"]
+        is_valid = isinstance(columns, list) and all(isinstance(name, str) for name in [column, *columns])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        is_valid = False
+    if not is_valid:
+        raise ValueError(
+            f"{report} is damaged: copy the model again, or give the column of its texts with --text"
+        )
+    return column, columns
 
 
 def label_line(name: str, labels: Mapping[str, int], rows: int) -> str:

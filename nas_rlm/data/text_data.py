@@ -121,6 +121,8 @@ def _check_texts(texts: Iterable[str]) -> list[str]:
 def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, list[Any]]:
     """Return the values of each target, each as a list of N cells."""
     is_frame = isinstance(values, Mapping) or hasattr(values, "columns")
+    if isinstance(values, set | frozenset):
+        raise ValueError("values is a set, which has no order: expected a list")
     if isinstance(values, str | bytes) or not (is_frame or isinstance(values, Iterable)):
         raise ValueError(f"values is {shown(values)}: expected a list of numbers, or one list for each name")
     if isinstance(objectives, str):
@@ -130,6 +132,11 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
         check_objective_names(names)
     if is_frame:
         keys = list(values.columns if hasattr(values, "columns") else values)
+        if unnamed := [key for key in keys if not isinstance(key, str | int | np.integer)]:
+            raise ValueError(
+                f"values has the column {shown(unnamed[0])}: expected names of columns, as in to_pydict() of"
+                " a table of Arrow"
+            )
         if repeated := next((key for key in keys if keys.count(key) > 1), None):
             raise ValueError(f"values has two columns {repeated!r}: expected different names")
         if missing := [name for name in names if name not in keys]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -39,12 +40,14 @@ class TextFile:
         values: the cells of each target.
         columns: names of the columns that the texts are made of.
         notes: lines on what was left out.
+        num_left_out: number of rows without a text.
     """
 
     texts: list[str]
     values: dict[str, list[Any]]
     columns: tuple[str, ...]
     notes: list[str]
+    num_left_out: int = 0
 
 
 def read_text_file(
@@ -72,15 +75,17 @@ def read_text_file(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is of another kind, cannot be read, or lacks a column, or a target's cell has no
-            value.
+        ValueError: the file is of another kind, cannot be read, lacks a column or has no text, or a target's
+            cell has no value.
     """
     path = Path(path)
     records = _read_records(path)
     known = list(dict.fromkeys(name for record in records.values() for name in record))
     for name in (*filter(None, [text]), *targets, *columns):
         if name not in known:
-            raise ValueError(f"{str(path)!r} has no column {name!r}; {suggest(name, known)}")
+            split = next((column for column in known if name in map(str.strip, column.split(","))), "")
+            hint = f"{split!r} has a comma, which separates names: rename it" if split else ""
+            raise ValueError(f"{str(path)!r} has no column {name!r}; {hint or suggest(name, known)}")
     if text in targets:
         raise ValueError(f"{text!r} is both the text and a target: expected different columns")
     used = [text] if text else list(columns) or [name for name in known if name not in targets]
@@ -88,13 +93,20 @@ def read_text_file(
         raise ValueError(f"{str(path)!r} has only the columns {', '.join(known)}: expected one with texts")
     notes = []
     _check_cells(path, records, targets)
+    _decode_cells(path, records, used)
     kept = [record for record in records.values() if not text or record.get(text) is not None]
-    if len(kept) < len(records):
-        notes.append(f"left out: {counted(len(records) - len(kept), 'row has', 'rows have')} no {text}")
+    if not kept:
+        raise ValueError(f"{str(path)!r} has no row with a {text}: expected texts in this column")
+    num_left_out = len(records) - len(kept)
+    if num_left_out:
+        notes.append(f"left out: {counted(num_left_out, 'row has', 'rows have')} no {text}")
+    if text and (empty := sum(not _as_text(record[text]).strip() for record in kept)):
+        notes.append(f"{counted(empty, 'text is', 'texts are')} empty")
     if unused := [name for name in known if name not in (*used, *targets)]:
         notes.append(f"columns that are not used: {listed(unused)}")
     texts = [_as_text(record[text]) if text else _as_json(record, used) for record in kept]
-    return TextFile(texts, {n: [r.get(n) for r in kept] for n in targets}, tuple(used), notes)
+    values = {name: [record.get(name) for record in kept] for name in targets}
+    return TextFile(texts, values, tuple(used), notes, num_left_out)
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:
@@ -121,6 +133,23 @@ def _check_cells(path: Path, records: Mapping[str, Mapping[str, Any]], targets: 
             cell = record.get(name)
             if read_value(cell) is None:
                 faults.add(f"{place}, column {name}: {shown(cell)}: expected {expected_cell(cell)}")
+    faults.check(f"{str(path)!r} ")
+
+
+def _decode_cells(path: Path, records: Mapping[str, dict[str, Any]], columns: Sequence[str]) -> None:
+    """Replace bytes, which Parquet files may have instead of strings, by the texts that they are.
+
+    Raises:
+        ValueError: some are no texts; the message names the places and the columns.
+    """
+    faults = Faults()
+    for place, record in records.items():
+        for name in columns:
+            if isinstance(cell := record.get(name), bytes):
+                try:
+                    record[name] = cell.decode()
+                except UnicodeDecodeError:
+                    faults.add(f"{place}, column {name}: {shown(cell)}: expected text in UTF-8")
     faults.check(f"{str(path)!r} ")
 
 
@@ -161,9 +190,12 @@ def _read_json_lines(path: Path) -> dict[str, dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            record = json.loads(line, parse_float=_json_float, object_pairs_hook=_json_object)
+        except (json.JSONDecodeError, RecursionError) as error:
             faults.add(f"line {number} is not JSON: {error}")
+            continue
+        except ValueError as error:
+            faults.add(f"line {number}: {error}")
             continue
         if isinstance(record, dict):
             records[f"line {number}"] = record
@@ -171,6 +203,26 @@ def _read_json_lines(path: Path) -> dict[str, dict[str, Any]]:
             faults.add(f'line {number} is {shown(line)}: expected an object, {{"a": 1}}')
     faults.check(f"{str(path)!r} ")
     return records
+
+
+def _json_float(text: str) -> float | str:
+    """Return a number of JSON; as text where it is beyond the largest one, which is not infinity."""
+    number = float(text)
+    return text if math.isinf(number) else number
+
+
+def _json_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON.
+
+    Raises:
+        ValueError: it has a name twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {repeated!r} occurs twice, expected different names")
+    return found
 
 
 def _as_text(cell: Any) -> str:

@@ -15,8 +15,15 @@ LANGUAGES = {  # by suffix, in lower case
     **{".scala": "Scala", ".php": "PHP", ".dart": "Dart", ".rkt": "Racket", ".erl": "Erlang"},
     **{".ex": "Elixir", ".exs": "Elixir"},
 }
+UNKNOWN_LANGUAGES = {  # by suffix, in lower case: no table has programs in them
+    **{".hs": "Haskell", ".lua": "Lua", ".r": "R", ".jl": "Julia", ".pl": "Perl", ".pas": "Pascal"},
+    **{".zig": "Zig", ".ml": "OCaml", ".fs": "F#", ".clj": "Clojure", ".lisp": "Lisp", ".nim": "Nim"},
+    **{".f90": "Fortran", ".f": "Fortran", ".d": "D", ".vb": "Visual Basic", ".cob": "COBOL"},
+    **{".groovy": "Groovy", ".sh": "a shell", ".bash": "a shell", ".sql": "SQL"},
+    **{".html": "HTML", ".css": "CSS", ".md": "Markdown"},
+}
 NETWORK_SUFFIXES = (".onnx", ".pb", ".pbtxt", ".onnxtxt", ".json", ".ort", ".pt", ".pth", ".safetensors")
-JSON = "JSON"
+JSON, HTML, PROSE = "JSON", "HTML", "text without code"
 MAX_PREFIX_BYTES = 2**14  # of a file that are read to recognise its language
 _JAVA_TYPE = r"(?:int|long|double|float|boolean|char|void|[A-Z]\w*(?:<[^;(){}=]{1,60}>)?)(?:\[\])*"
 _PATTERNS = {
@@ -62,6 +69,8 @@ _SUBSUMED = {
     **{"Rust": ("C++",), "TypeScript": ("JavaScript",), "PHP": ("JavaScript", "C#"), "Elixir": ("Ruby",)},
     **{"Scala": ("Ruby", "TypeScript"), "Erlang": ("Kotlin",)},
 }
+_HTML, _CODE = re.compile(r"\A\s*<(?:!doctype html|html)\b", re.IGNORECASE), re.compile(r"[({=;]")
+_LANGUAGES_OF_WORDS = ("Python", "Ruby", "Elixir")  # whose programs may be words alone
 _DIALECTS = {"C++": ("C",), "TypeScript": ("JavaScript",)}  # languages of which most programs are valid too
 
 
@@ -75,11 +84,15 @@ def language_of_file(path: Path) -> str:
         The language; empty for a file that is no program.
 
     Raises:
-        ValueError: the file is text, and neither its ending nor its source says in which language.
+        ValueError: the file is text, and neither its ending nor its source says in which language, or in
+            another one.
     """
     suffix = path.suffix.lower()
     if suffix in LANGUAGES:
         return LANGUAGES[suffix]
+    endings = f"expected an ONNX file, or a program whose name ends in {', '.join(LANGUAGES)}"
+    if suffix in UNKNOWN_LANGUAGES:
+        raise ValueError(f"{path} is in {UNKNOWN_LANGUAGES[suffix]}, which no model has learnt: {endings}")
     if suffix in NETWORK_SUFFIXES or not path.is_file():
         return ""
     with open(path, "rb") as file:
@@ -95,9 +108,7 @@ def language_of_file(path: Path) -> str:
     found = recognise(source)
     if len(found) != 1:
         reason = f"may be {' or '.join(found)}" if found else "is text in no language that is recognised"
-        raise ValueError(
-            f"{path} {reason}: expected an ONNX file, or a program whose name ends in {', '.join(LANGUAGES)}"
-        )
+        raise ValueError(f"{path} {reason}: {endings}")
     return found[0]
 
 
@@ -127,10 +138,14 @@ def other_language(source: str, language: str) -> str:
         language: the supposed language.
 
     Returns:
-        The only other language that the source may be in, or JSON; empty if it is not clear.
+        The only other language that the source may be in, JSON, HTML or `PROSE`; empty if it is not clear.
     """
     if _is_json(source):
         return JSON
+    if _HTML.match(source) and language != "PHP":
+        return HTML
+    if language not in _LANGUAGES_OF_WORDS and not _CODE.search(source):
+        return PROSE
     found = recognise(source)
     is_other = len(found) == 1 and found[0] not in _DIALECTS.get(language, ())
     return found[0] if is_other and not _COMPILED[language].search(source) else ""

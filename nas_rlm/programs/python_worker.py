@@ -10,6 +10,7 @@ This file uses only the standard library and `sandbox.py` beside it.
 
 from __future__ import annotations
 
+import builtins
 import io
 import json
 import os
@@ -21,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import CodeType, FrameType, ModuleType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType, ModuleType
 from typing import Any, NoReturn
 
 PROGRAM_NAME = "program.py"  # file name of the program in its code objects
@@ -35,6 +36,11 @@ PRELOADED_MODULES = (
     *("heapq", "itertools", "json", "math", "operator", "queue", "random", "re", "statistics", "string"),
     *("threading", "tracemalloc", "typing"),
 )
+NOT_RUN = {  # results of functions whose lines run later, and what they are called
+    GeneratorType: "a generator",
+    CoroutineType: "a coroutine",
+    AsyncGeneratorType: "an asynchronous generator",
+}
 
 
 def main() -> None:
@@ -48,6 +54,8 @@ def main() -> None:
     sys.path += job["site_packages"]
     for name in PRELOADED_MODULES:
         __import__(name)
+    for name in ("exit", "quit"):
+        setattr(builtins, name, sys.exit)  # which the module site adds, that -S leaves out
     import sandbox  # type: ignore[import-not-found]
 
     sys.path.pop(0)
@@ -225,6 +233,11 @@ def _measure_memory(work: Callable[[], Any]) -> dict[str, Any]:
     tracemalloc.reset_peak()
     result = work()
     peak = tracemalloc.get_traced_memory()[1]
+    if type(result) in NOT_RUN:
+        raise TypeError(
+            f"the result is {NOT_RUN[type(result)]}, whose lines have not run: expected a function that"
+            " returns what it computes"
+        )
     own_lines = [tracemalloc.Filter(True, PROGRAM_NAME)]
     before, after = (
         snapshot.filter_traces(own_lines) for snapshot in (snapshot_before, tracemalloc.take_snapshot())

@@ -129,8 +129,8 @@ def python_error(source: str) -> str:
     """Return why a source is not a program in Python 3; empty if it is one.
 
     Examples:
-        >>> python_error("x = 1"), python_error("x = (")
-        ('', "line 1: '(' was never closed")
+        >>> python_error("x = 1"), python_error("x = ("), python_error("# nothing")
+        ('', "line 1: '(' was never closed", 'it has no statement')
 
     Args:
         source: the source.
@@ -138,12 +138,30 @@ def python_error(source: str) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of literals and escapes
-            ast.parse(source)
+            has_statements = bool(ast.parse(source).body)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
     except (ValueError, RecursionError, MemoryError) as error:
         return str(error) or "it is nested too deeply"
-    return ""
+    return "" if has_statements else "it has no statement"
+
+
+def only_defines(source: str) -> bool:
+    """Return whether a Python program defines functions or classes, and runs none of them.
+
+    Examples:
+        >>> only_defines("def f(): pass"), only_defines("f = print; f()")
+        (True, False)
+
+    Args:
+        source: the source.
+    """
+    if python_error(source):
+        return False
+    body = [node for node in ast.parse(source).body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    statements = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return bool(statements) and all(isinstance(node, definitions) for node in statements)
 
 
 def _similar_spaces(source: str, language: str) -> tuple[str, ...]:

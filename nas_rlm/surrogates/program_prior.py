@@ -20,6 +20,7 @@ from nas_rlm.surrogates.transfer import tensors_of_sources
 EXPECTED_WEIGHTS = 0.5, 0.4  # of a table's own surrogate and of the others, before labels are seen
 EXPECTED_ROWS = 200  # labels that count as much as these weights
 MIN_STD = 1e-6  # of predictions, below which a source says nothing
+MAX_SCORE = 3.0  # of a program among labelled ones, which may differ little where others differ much
 
 
 class ProgramSource(Protocol):
@@ -105,12 +106,16 @@ class ProgramPrior:
         return np.ones_like(new) if self.is_for_known else new
 
     def scores(self, programs: Sequence[str]) -> np.ndarray:
-        """Return the mean of the standardised scores that the sources predict for N programs, float64 [N]."""
+        """Return the mean of the scores that the sources predict for N programs, float64 [N].
+
+        Each is standardised by the labelled programs, and within ±`MAX_SCORE`.
+        """
         return self._averaged([_scores(source, programs) for source in self.sources])
 
     def _averaged(self, predicted: Sequence[np.ndarray]) -> np.ndarray:
         mean, std = self.scaling
-        scores: np.ndarray = ((np.stack(predicted, 1) - mean) / std).mean(1)
+        standardised = (np.stack(predicted, 1) - mean) / std
+        scores: np.ndarray = standardised.clip(-MAX_SCORE, MAX_SCORE).mean(1)
         return scores
 
     def tensors(self) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from nas_rlm.training.text_network import LEVELS
 
 RLM_METHOD, NGRAMS, MEDIAN = "rlm", "ngrams", "median"
 METHODS = {
-    RLM_METHOD: "the model: for each objective the chosen one of the three below",
+    RLM_METHOD: "the model: for each objective what predicts it, as named above",
     "network": "the network alone",
     "surrogate": "the Gaussian process on fields and n-grams alone",
     "both": "the product of both",

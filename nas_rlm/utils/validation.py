@@ -81,7 +81,7 @@ def check_objective_names(objectives: Sequence[str]) -> None:
     """Check that objectives are a non-empty list of distinct names.
 
     Raises:
-        ValueError: the list is empty, or a name is repeated or not a string.
+        ValueError: the list is empty, or a name is repeated, empty or not a string.
     """
     if isinstance(objectives, str):
         raise ValueError(
@@ -93,6 +93,8 @@ def check_objective_names(objectives: Sequence[str]) -> None:
         raise ValueError("objectives is empty: expected names such as accuracy, latency/pixel3")
     if not all(isinstance(name, str) for name in objectives):
         raise ValueError(f"objectives is {objectives!r}: expected a list of names")
+    if not all(map(str.strip, objectives)):
+        raise ValueError(f"objectives is {objectives!r}, of which a name is empty")
     for name in objectives:
         if list(objectives).count(name) > 1:
             raise ValueError(f"objective {name!r} is given more than once")

@@ -9,11 +9,12 @@ import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
-from nas_rlm.data.objective_kinds import KINDS, VALID_NAME, expected_value, is_known_kind, kind_of
+from nas_rlm.data.importers.column_hints import column_hint, is_unnamed_latency
+from nas_rlm.data.objective_kinds import VALID_NAME, expected_value, is_known_kind, kind_of
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.data.tables import METADATA_PREFIXES
@@ -23,22 +24,13 @@ from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
+OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")  # of files that are no CSV files
 SEPARATORS = (",", ";", "\t", "|")
 SPACE_COLUMN = "space"
 IDENTIFIER_COLUMNS = ("identifier", "name", "id")
-MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it may mean
-LATENCY_WORDS = ("time", "runtime", "lat", "latency", "duration", "inference")
-MILLISECONDS, SECONDS = "milliseconds", "seconds"
-TIME_UNITS = {
-    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", MILLISECONDS), MILLISECONDS),
-    **dict.fromkeys(("us", "µs", "μs", "usec", "usecs", "micros", "microseconds"), "microseconds"),
-    **dict.fromkeys(("ns", "nsec", "nanos", "nanoseconds"), "nanoseconds"),
-    **dict.fromkeys(("s", "sec", "secs", "second", SECONDS), SECONDS),
-}
 MAX_CELL = 2**31 - 1  # characters
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WITH_COMMA = re.compile(r"(?=.*,)[+-]?\d[\d.,]*([eE][+-]?\d+)?")  # for decimals or thousands
-WORD_ENDS = re.compile(r"[_ .()\[\]/-]+")
 MAX_LISTED = 3  # lines in a report
 MAX_SHOWN = 40  # characters of a line in an error message
 REPEATED_ROWS = "models learn from all, and a search takes the last one"
@@ -82,6 +74,8 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
         FileNotFoundError: there is no such file.
         ValueError: the file is not a CSV file with a header and at least one line.
     """
+    if Path(path).suffix.lower() in OTHER_SUFFIXES:
+        raise ValueError(f"{str(path)!r} is of another format: expected a CSV file with named columns")
     csv.field_size_limit(MAX_CELL)
     text = read_text(path, "a CSV file with named columns")
     header = re.sub(r'"[^"]*"', "", next((line for line in text.splitlines() if line.strip()), ""))
@@ -114,7 +108,10 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
             raise ValueError(
                 f'{str(path)!r} line {last_number + 1}: a cell that starts with " has no second one'
             ) from None
-        raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
+        reason = str(error)
+        if "expected after" in reason:
+            reason = 'a cell goes on after its second ": expected a " within a cell twice, as ""'
+        raise ValueError(f"{str(path)!r} line {reader.line_num}: {reason}") from None
     except ValueError as error:
         raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
     example = f"expected {len(columns)}, as in the header, {separator.join(columns)[:MAX_SHOWN]!r}"
@@ -237,7 +234,7 @@ def find_objectives(
             found[objective] = column
     if not found:
         example = "memory or time" if of_programs else "accuracy or latency/mybox"
-        hints = [f"; {hint}" for column in free if (hint := _hint(column, of_programs))]
+        hints = [f"; {hint}" for column in free if (hint := column_hint(column, of_programs))]
         raise ValueError(
             f"{str(path)!r} has no column whose name is an objective, such as {example}: expected the"
             f" objective of one of the columns {', '.join(columns)}{''.join(hints)}"
@@ -254,7 +251,7 @@ def objective_of_column(column: str) -> str:
     """
     if column.lower() == "val_accuracy":
         return "accuracy"
-    if _is_unnamed_latency(column):
+    if is_unnamed_latency(column):
         return ""
     prefix, _, suffix = column.partition("_")
     if prefix.lower() in METADATA_PREFIXES and suffix:
@@ -348,7 +345,7 @@ def column_hints(
         of_programs: whether times are those of programs, not latencies of a device.
     """
     unused = [name for name in columns if name not in used and has_numbers(lines, name)]
-    return [hint for name in unused if (hint := _hint(name, of_programs))]
+    return [hint for name in unused if (hint := column_hint(name, of_programs))]
 
 
 def merge_rows(
@@ -406,43 +403,3 @@ def repeated_rows(rows: Sequence[Row]) -> list[str]:
         f"rows that repeat the network or program of an earlier row: {len(rows) - len(distinct):,}, each"
         f" kept; {REPEATED_ROWS}"
     ]
-
-
-def _time_unit(word: str) -> str:
-    """Return the unit of time that a word abbreviates; empty for another word."""
-    return TIME_UNITS.get(word, "")
-
-
-def _words(column: str) -> list[str]:
-    """Return the words of a column's name in lower case."""
-    return [word for word in WORD_ENDS.split(column.lower()) if word]
-
-
-def _is_unnamed_latency(column: str) -> bool:
-    """Return whether a column is called like a latency, but not like one of a device."""
-    words = _words(column)
-    return "/" not in column and all(word in LATENCY_WORDS or _time_unit(word) for word in words)
-
-
-def _hint(column: str, of_programs: bool) -> str:
-    """Return a warning of an unused column whose name is nearly that of an objective; empty for another."""
-    units = [unit for word in _words(column) if (unit := _time_unit(word))]
-    start = re.split(r"[/_ .(-]", column)[0]
-    kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
-    is_time = kind == "time"  # which is of programs
-    if is_time or _is_unnamed_latency(column) or any(unit != SECONDS for unit in units):
-        unit = units[0] if units else MILLISECONDS
-        values, name = ("times", "time") if of_programs else ("latencies", "latency/mydevice")
-        advice = f"{'Give' if of_programs else 'Name the device:'} --objective {name}={column}"
-        if unit != MILLISECONDS:
-            advice = f"Convert them to {MILLISECONDS}, in a column with the name {name}"
-        return f"column {column!r} is not used; are these {values} in {unit}? {advice}"
-    if not kind:
-        return ""
-    rest = column[len(start) :].strip("/_ .()-")
-    name = f"{kind}/{rest}" if rest else kind
-    if not VALID_NAME.fullmatch(name):
-        name = kind
-    return (
-        f"column {column!r} is not used; did you mean {name}? Rename it, or give --objective {name}={column}"
-    )

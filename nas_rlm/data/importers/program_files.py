@@ -24,6 +24,7 @@ from nas_rlm.data.importers.csv_columns import (
     unused_columns,
     value_summary,
 )
+from nas_rlm.data.objective_kinds import kind_of
 from nas_rlm.data.tables import Row
 from nas_rlm.utils.faults import Faults
 from search_spaces.wording import counted
@@ -32,20 +33,18 @@ PROGRAM_COLUMNS = ("program", "code", "source_code", "solution", "input")
 LANGUAGE_COLUMN, DEFAULT_SPACE = "language", "programs"
 GROUP_COLUMNS, SOURCE_COLUMNS = ("problem", "kernel"), ("source", "author")
 LANGUAGE_ALIASES = {
-    **{"golang": "go", "cpp": "c++", "csharp": "c#", "js": "javascript", "ts": "typescript"},
-    **{"py": "python", "pypy": "python", "cpython": "python", "rb": "ruby", "rs": "rust", "kt": "kotlin"},
-    **{
-        "cxx": "c++",
-        "g++": "c++",
-        "clang++": "c++",
-        "gcc": "c",
-        "node.js": "javascript",
-        "nodejs": "javascript",
-    },
+    **{"golang": "go", "cpp": "c++", "cxx": "c++", "csharp": "c#", "js": "javascript", "ts": "typescript"},
+    **{"py": "python", "rb": "ruby", "rs": "rust", "kt": "kotlin"},
 }
-# Compilers in brackets, makers and versions, such as in GNU C++17 7.3.0, Python 3 and Java 8 (OpenJDK 1.8.0).
-_BRACKETED, _MAKER = re.compile(r"\s*[(\[].*"), re.compile(r"^(?:gnu|ms|microsoft)\s+")
-_VERSION = re.compile(r"[\s-]*v?\d[\d.]*x?$")
+COMPILERS = {  # and interpreters, which count where no language is named
+    **{"g++": "c++", "clang++": "c++", "gcc": "c", "clang": "c", "rustc": "rust", "openjdk": "java"},
+    **{"pypy": "python", "cpython": "python", "node": "javascript", "nodejs": "javascript"},
+    "node.js": "javascript",
+}
+QUALIFIERS = ("gnu", "ms", "microsoft", "visual", "mono", ".net", "diagnostics", "jvm", "native")
+_BRACKETED, _VERSION = re.compile(r"[(\[].*"), re.compile(r"-?v?\d[\d.]*(?:x|bit)?$")
+_FILE_NAME = re.compile(r"[^\s(){}\[\];=]+\.[A-Za-z]\w{0,5}")
+MIN_LARGEST_MEMORY = 1024  # bytes; below it the values of a table are rather in megabytes
 OBJECTIVES = ("memory", "time")  # whose columns need not be given
 
 
@@ -105,10 +104,13 @@ def read_program_csv(
         _check_languages(path, lines, roles["language"], languages)
     read = partial(_row, program=program, roles=roles, space=space, objectives=column_of, languages=languages)
     rows = read_each(path, lines, read)
+    if not any(row.targets for row in rows):
+        raise ValueError(f"{str(path)!r} has no number in the columns {', '.join(column_of.values())}")
     keys = [(row.space, row.group, row.input) for row in rows]
     merged, reports = merge_rows(lines, rows, keys, "program")
     summary = [*value_summary(rows, column_of), *unused_columns(columns, used), *reports]
-    return CsvTable(merged, column_of, summary, column_hints(columns, lines, used, of_programs=True))
+    hints = [*column_hints(columns, lines, used, of_programs=True), *_units_of_memory(rows, column_of)]
+    return CsvTable(merged, column_of, summary, hints)
 
 
 def _row(
@@ -146,6 +148,26 @@ def _row(
     )
 
 
+def _units_of_memory(rows: Sequence[Row], objectives: Mapping[str, str]) -> list[str]:
+    """Return a warning of each column of memory whose values are hardly in bytes.
+
+    Args:
+        rows: the rows.
+        objectives: column of each objective.
+    """
+    found = []
+    for name, column in objectives.items():
+        values = [row.targets[name] for row in rows if name in row.targets]
+        if kind_of(name).unit != "bytes" or not values:
+            continue
+        if max(values) < MIN_LARGEST_MEMORY:
+            found.append(
+                f"column {column!r} has no memory above {max(values):g} bytes; is it in another unit, such as"
+                " megabytes? Convert it to bytes"
+            )
+    return found
+
+
 def _check_languages(
     path: str | os.PathLike[str], lines: Sequence[Line], column: str, names: Sequence[str]
 ) -> None:
@@ -167,19 +189,33 @@ def _check_languages(
 
 
 def _language(cell: str, names: Sequence[str]) -> str:
-    """Return the name of a language, which may have a version and a compiler; empty if there is none such."""
-    lower = _MAKER.sub("", _BRACKETED.sub("", cell.lower().strip()))
-    while (shorter := _VERSION.sub("", lower)) != lower:
-        lower = shorter
-    return next((name for name in names if name.lower() == LANGUAGE_ALIASES.get(lower, lower)), "")
+    """Return the name of a language; empty if there is none such.
+
+    A cell may have its maker, its version and a compiler as well, as GNU C++17 7.3.0, Python 3, C# Mono and
+    Java 8 (OpenJDK 1.8.0).
+    """
+    words = [_without_version(word) for word in _BRACKETED.sub("", cell.lower()).replace("/", " ").split()]
+    words = [word for word in words if word and word not in QUALIFIERS]
+    languages = {LANGUAGE_ALIASES.get(word, word) for word in words if word not in COMPILERS}
+    found = languages or {COMPILERS[word] for word in words}
+    return next((name for name in names if found == {name.lower()}), "")
+
+
+def _without_version(word: str) -> str:
+    """Return a word without the numbers of a version at its end."""
+    while (shorter := _VERSION.sub("", word)) != word:
+        word = shorter
+    return word
 
 
 def _source(cell: str) -> str:
     """Return the source of a program.
 
     Raises:
-        ValueError: it is empty.
+        ValueError: it is empty, or the name of a file.
     """
     if not cell.strip():
         raise ValueError("the cell is empty: expected the source of a program")
+    if _FILE_NAME.fullmatch(cell.strip()):
+        raise ValueError(f"{cell.strip()!r} is the name of a file: expected the source of the program in it")
     return cell

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -89,7 +90,8 @@ def test_texts_need_a_model_and_no_architectures(model, data, capsys):
 
 
 def test_what_is_no_network_or_program_is_refused_with_the_way_to_read_it(model, data, tmp_path, capsys):
-    assert f"--texts {data} for a model that fit" in refused(capsys, "predict", data, "--objectives", "loss")
+    for objectives in (["--objectives", "loss"], []):
+        assert f"--texts {data} for a model that fit" in refused(capsys, "predict", data, *objectives)
     assert "is a directory" in refused(capsys, "rank", tmp_path, "--by", "memory")
     assert "both --texts and --model" in refused(capsys, "rank", "--by", "loss")
     texts = ("predict", "--texts", data, "--model", model, "--objectives", "flops")
@@ -104,6 +106,51 @@ def test_models_of_texts_and_of_networks_are_not_exchanged(model, data, tiny_che
     assert "was fitted to texts: give --texts FILE instead of files" in refused(capsys, *files)
     size = ("fit", str(data), "--target", "loss", "--size", "100", "--out", str(tmp_path / "m"))
     assert "size is 100: expected at most 16" in refused(capsys, *size)
+
+
+def test_a_model_that_python_saved_needs_the_column_of_the_texts(model, data, tmp_path, capsys):
+    saved = tmp_path / "saved"
+    RLM.load(model).save(saved)
+    command = ("predict", "--texts", data, "--model", saved, "--objectives", "loss")
+    assert "has no fit.json" in (message := refused(capsys, *command)) and "--text with one of id" in message
+    assert main([*map(str, command), "--text", "width"]) == 0
+
+
+def test_rows_that_predict_leaves_out_are_counted(model, tmp_path, capsys):
+    texts = tmp_path / "new.jsonl"
+    texts.write_text('{"t": "width=0.5"}\n{"t": null}\n{}\n')
+    command = ["--texts", str(texts), "--model", str(model), "--text", "t"]
+    for verb in (["predict"], ["rank", "--by", "loss"]):
+        assert main([*verb, *command]) == 0
+        captured = capsys.readouterr()
+        assert len(captured.out.splitlines()) == 2
+        assert f"{texts}: 2 rows have no t, left out" in captured.err
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"text": 3, "columns": []}', '{"text": "", "columns": 3}'])
+def test_a_damaged_report_of_fit_is_named(model, data, tmp_path, capsys, content):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(model, damaged)
+    (damaged / "fit.json").write_text(content)
+    message = refused(capsys, "predict", "--texts", data, "--model", damaged, "--objectives", "loss")
+    assert f"{damaged / 'fit.json'} is damaged: copy the model again" in message
+
+
+def test_a_model_without_a_readable_configuration_is_said_to_be_damaged(model, data, tmp_path, capsys):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(model, damaged)
+    (damaged / "config.json").write_text("{")
+    message = refused(capsys, "predict", "--texts", data, "--model", damaged, "--objectives", "loss")
+    assert f"{damaged} has no readable config.json" in message
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".TSV"])
+def test_predictions_are_not_written_as_csv_under_another_ending(model, data, tmp_path, capsys, ending):
+    out = tmp_path / f"predictions{ending}"
+    texts = ("--texts", data, "--model", model, "--out", out)
+    for command in (("predict", *texts), ("rank", *texts, "--by", "loss")):
+        assert f"predictions are a CSV file, expected {out.with_suffix('.csv')}" in refused(capsys, *command)
+    assert not out.exists()
 
 
 def test_predict_has_all_targets_of_texts_by_default(model, data, capsys):

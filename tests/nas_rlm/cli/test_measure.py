@@ -30,6 +30,24 @@ def test_measure_python(tmp_path, capsys):
     assert "seconds of a run are 0" in refused(capsys, *command, *out, "--seconds", "0")
 
 
+def test_files_whose_functions_are_not_called_are_named(tmp_path, capsys):
+    sources = {
+        "one.py": "def f(n):\n    return [0] * n\n",
+        "two.py": '"""Two."""\nfrom math import pi\nclass A:\n    pass\n',
+        "three.py": "def f(n):\n    return [0] * n\nprint(f(3))\n",
+    }
+    files = [str(tmp_path / name) for name in sources]
+    for file, source in zip(files, sources.values(), strict=True):
+        (tmp_path / file).write_text(source)
+    quick = ("--repeats", "0", "--warmup", "0", "--no-counts")
+    command = ("measure", "python", *files, *quick, "--out", str(tmp_path / "t.parquet"))
+    assert main(command) == 0
+    shown = capsys.readouterr().err
+    assert f"{files[0]} and 1 other: functions are defined and not called; give --entry" in shown
+    assert main(["measure", "python", files[2], *quick, "--out", str(tmp_path / "u.parquet")]) == 0
+    assert "not called" not in capsys.readouterr().err
+
+
 def test_every_failure_is_listed_with_its_reason(tmp_path, capsys):
     sources = {
         "reads": "print(int(input()))",

@@ -172,6 +172,9 @@ def test_doubtful_programs_are_named(tmp_path, programs, capsys):
     (tmp_path / "a.java").write_text("def f(n):\n    return [0] * n\n")
     assert main([*command, str(tmp_path / "a.java")]) == 0
     assert "a.java is not Java (its content is Python): predictions are" in capsys.readouterr().err
+    (tmp_path / "comment.py").write_text("# nothing\n")
+    assert main([*command, str(tmp_path / "comment.py")]) == 0
+    assert "comment.py is not Python 3 (it has no statement)" in capsys.readouterr().err
     kernel = "# input: [[64]]\n@triton.jit\ndef f(x): pass\ndef get_inputs(): return [torch.rand(4096)]\n"
     (tmp_path / "kernel.py").write_text(kernel)
     assert main([*command, str(tmp_path / "kernel.py")]) == 0
@@ -256,6 +259,9 @@ def test_files_that_are_neither_networks_nor_programs_are_named(tmp_path, capsys
         line = refused(capsys, "predict", tmp_path / name, *model, "--objectives", "accuracy")
         assert f"{name}' is not an ONNX file: it is {'empty' if not content else 'damaged'}" in line
         assert line.endswith("expected an ONNX file, or a program with an ending such as .py")
+        (tmp_path / "a.go").write_text("package main\n")
+        for files in ([tmp_path / name], [tmp_path / "a.go", tmp_path / name]):
+            assert line == refused(capsys, "rank", *files, "--by", "memory")
         assert name in refused(capsys, "inspect", tmp_path / name)
 
 

@@ -43,7 +43,51 @@ def test_rows_without_a_text_are_left_out(tmp_path):
     path.write_text('{"t": "a", "y": 1}\n{"y": 2}\n{"t": {"k": [1]}, "y": 3}\n')
     file = read_text_file(path, "t", ["y"])
     assert (file.texts, file.values) == (["a", '{"k": [1]}'], {"y": [1, 3]})
-    assert file.notes == ["left out: 1 row has no t"]
+    assert file.notes == ["left out: 1 row has no t"] and file.num_left_out == 1
+    path.write_text('{"t": null, "y": 1}\n{"y": 2}\n')
+    with pytest.raises(ValueError, match="has no row with a t: expected texts in this column"):
+        read_text_file(path, "t", ["y"])
+
+
+def test_empty_texts_are_counted(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("t,y\n,1\na,2\n   ,3\n")
+    file = read_text_file(path, "t", ["y"])
+    assert (file.texts, file.notes) == (["", "a", "   "], ["2 texts are empty"])
+    assert read_text_file(path, targets=["y"]).notes == []
+
+
+def test_bytes_are_texts_in_utf_8(tmp_path):
+    path = tmp_path / "data.parquet"
+    columns = {"t": ["größe".encode(), b"b"], "image": [b"\xff", b"\xff"], "y": [1, 2]}
+    pq.write_table(pa.table(columns), path)
+    assert read_text_file(path, "t", ["y"]).texts == ["größe", "b"]
+    assert read_text_file(path, columns=["t"]).texts == ['{"t": "größe"}', '{"t": "b"}']
+    with pytest.raises(ValueError, match=r"row 1, column image: b'\\xff': expected text in UTF-8; row 2"):
+        read_text_file(path, "image", ["y"])
+
+
+def test_numbers_of_json_beyond_the_largest_one_are_no_infinity(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"t": "a", "y": 1e400}\n{"t": "b", "y": Infinity}\n')
+    with pytest.raises(ValueError, match=r"line 1, column y: '1e400': expected a number of at most [^;]*$"):
+        read_text_file(path, "t", ["y"])
+
+
+def test_two_names_of_an_object_are_refused(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"t": "a", "y": 1}\n{"t": "b", "y": 1, "y": 2}\n')
+    with pytest.raises(ValueError, match="line 2: the name 'y' occurs twice"):
+        read_text_file(path, "t", ["y"])
+
+
+def test_a_name_with_a_comma_is_said_to_be_one(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('t,"loss, final"\na,1\n')
+    with pytest.raises(
+        ValueError, match="no column 'loss'; 'loss, final' has a comma, which separates names"
+    ):
+        read_text_file(path, "t", ["loss", "final"])
 
 
 def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(tmp_path):

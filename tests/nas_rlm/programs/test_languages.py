@@ -77,10 +77,32 @@ def test_content_in_another_language_than_the_ending_says_is_noticed():
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"), [('{"a": 1}\n', "JSON"), (" [1, 2]", "JSON"), ("{a", ""), ("1", "")]
+    ("source", "expected"), [('{"a": 1}\n', "JSON"), (" [1, 2]", "JSON"), ("{a", ""), ("f(1)", "")]
 )
 def test_json_is_in_no_language(source, expected):
     assert {other_language(source, language) for language in SOURCES} == {expected}
+
+
+@pytest.mark.parametrize("source", ["404: Not Found\n", "This is a sentence.", "// nothing\n/* yet */\n"])
+def test_text_without_code_is_in_no_language_that_needs_signs(source):
+    words = {"Python", "Ruby", "Elixir"}
+    assert {other_language(source, name) for name in set(SOURCES) - words} == {"text without code"}
+    assert {other_language(source, name) for name in words} == {""}
+
+
+def test_a_page_of_html_is_no_program_unless_it_has_php():
+    page = "\n<!DOCTYPE html>\n<html><script>var x = function() {};</script></html>"
+    assert other_language(page, "JavaScript") == other_language(page, "Java") == "HTML"
+    assert other_language(f"<html><?php echo 1; ?>{page}", "PHP") == ""
+
+
+@pytest.mark.parametrize(("name", "language"), [("a.zig", "Zig"), ("a.R", "R"), ("a.hs", "Haskell")])
+def test_a_program_in_a_language_that_is_not_known_is_refused_by_its_ending(tmp_path, name, language):
+    (tmp_path / name).write_text("pub fn main() void {}\n")  # which reads like Rust
+    with pytest.raises(
+        ValueError, match=rf"{name} is in {language}, which no model has learnt: .* \.py, \.c,"
+    ):
+        language_of_file(tmp_path / name)
 
 
 def test_constructs_of_the_supposed_language_rule_out_others():

@@ -43,6 +43,27 @@ def test_an_error_whose_text_raises_another_one_is_named_by_its_type():
     assert measure_script(source) == Failure("input 0: Odd")
 
 
+@pytest.mark.parametrize("name", ["exit", "quit"])
+def test_a_script_may_exit(name):
+    source = "a = [0] * 10_000\nif input() == 'end':\n    {}({})\nb = [0] * 10_000"
+    ended, complete = (measure_script(source.format(name, ""), stdin=text) for text in ("end", "all"))
+    assert 80_000 < ended.memory < 120_000 < 160_000 < complete.memory
+    assert measure_script(source.format(name, 3), stdin="end") == Failure("input 0: SystemExit: 3")
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("def f(n):\n    yield n", "a generator"),
+        ("async def f(n):\n    return n", "a coroutine"),
+        ("async def f(n):\n    yield n", "an asynchronous generator"),
+    ],
+)
+def test_a_function_whose_lines_have_not_run_is_refused(source, kind):
+    result = measure(Program(source, "f", [{"args": [3]}]), MEMORY)
+    assert isinstance(result, Failure) and f"the result is {kind}" in result.error
+
+
 def test_memory_before_the_call_does_not_count():
     source = "big = list(range(10**5))\ndef first(xs, n):\n    return xs[0] + n + big[0]"
     result = measure(Program(source, "first", [{"args": [list(range(50_000)), 3]}]), MEMORY)

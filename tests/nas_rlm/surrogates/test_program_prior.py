@@ -4,9 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.program_prior import ProgramPrior
+from nas_rlm.surrogates.program_prior import MAX_SCORE, ProgramPrior
 from nas_rlm.surrogates.registry import from_saved
 from tests.nas_rlm.surrogates.test_program_fitting import predictions, programs
 
@@ -59,6 +60,22 @@ def test_a_source_is_used_without_its_own_sources(judge, fitted):
     (again,) = fit_surrogates(rows, ["memory"], {**judge, "mine": [fitted]})["third"]
     assert len(again.priors["memory"].sources) == 2
     assert not any(source.priors for source in again.priors["memory"].sources)
+
+
+def test_programs_unlike_alike_ones_are_within_the_labels(judge):
+    sizes = range(1000, 21000, 500)
+    squares = [
+        Row("mine", "", {"memory": 40.0 * n}, f"x = [j * j for j in range({n})]\n", str(n)) for n in sizes
+    ]
+    (surrogate,) = fit_surrogates(squares, ["memory"], judge)["mine"]
+    prior = surrogate.priors["memory"]
+    others = [row.input for row in of_another_table(60, 2)]
+    far = [
+        (source.predict(source.transform(others), "memory").mean - mean) / std
+        for source, mean, std in zip(prior.sources, *prior.scaling, strict=True)
+    ]
+    assert max(np.abs(far[0])) > 2 * MAX_SCORE  # the labelled programs are alike
+    assert max(np.abs(prior.scores(others))) <= MAX_SCORE
 
 
 def test_it_is_saved(fitted):

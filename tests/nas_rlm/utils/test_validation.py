@@ -25,6 +25,7 @@ def test_lists_are_checked():
         ([], "objectives is empty"),
         ([3], "expected a list of names"),
         (["accuracy", "accuracy"], "'accuracy' is given more than once"),
+        (["accuracy", " "], "of which a name is empty"),
     ],
 )
 def test_invalid_objective_names_are_rejected(objectives, message):

@@ -115,6 +115,24 @@ def test_all_lines_with_another_number_of_cells_are_named(tmp_path, cells, has_h
     assert ("decimal comma" in str(error.value)) == has_hint
 
 
+@pytest.mark.parametrize("cell", ['"a" ', '"say "no""'])
+def test_a_cell_that_goes_on_after_its_quotation_marks_is_named_by_its_line(tmp_path, cell):
+    path = tmp_path / "data.csv"
+    path.write_text(f"t,y\na,1\n{cell},2\n")
+    with pytest.raises(ValueError, match='line 3: a cell goes on after its second ": expected a "'):
+        read_lines(path)
+    path.write_text('t,y\n"say ""no""",1\n')
+    assert read_lines(path)[1][0].cells["t"] == 'say "no"'
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".Parquet"])
+def test_files_of_other_formats_are_refused_by_their_ending(tmp_path, ending):
+    path = tmp_path / f"data{ending}"
+    path.write_text('{"t": "a", "y": 1}\n{"t": "b", "y": 2}\n')
+    with pytest.raises(ValueError, match=f"data{ending}' is of another format: expected a CSV file"):
+        read_lines(path)
+
+
 def test_a_quotation_mark_that_is_never_closed_is_named_by_its_line(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('x,y\n1,2\n1\n"a\nb",3\n"5,6\n7,8\n')

@@ -53,13 +53,22 @@ def test_languages_may_be_abbreviated(tmp_path):
         ],
         *[
             (cell, "C++")
-            for cell in ("C++17", "GNU C++17 7.3.0", "C++14 (GCC 5.4.1)", "C++ 20 (GCC)", "c++2x")
+            for cell in (
+                *("C++17", "GNU C++17 7.3.0", "C++14 (GCC 5.4.1)", "C++ 20 (GCC)", "c++2x"),
+                *("Clang++17 Diagnostics", "Microsoft Visual C++ 2017", "C++ gcc 12"),
+            )
         ],
-        *[(cell, "C") for cell in ("C11", "C (GCC 9.2.1)", "GNU C11", "gcc")],
-        *[(cell, "Java") for cell in ("Java 8 (OpenJDK 1.8.0)", "java17", "Java")],
-        *[(cell, "C#") for cell in ("C# 8", "C# (Mono 4.6.2.0)", "MS C#")],
-        *[(cell, "JavaScript") for cell in ("JavaScript (Node.js)", "Node.js 18", "nodejs")],
-        *[(cell, "Kotlin") for cell in ("Kotlin 1.7", "kt")],
+        *[(cell, "C") for cell in ("C11", "C (GCC 9.2.1)", "GNU C11", "gcc", "clang 16")],
+        *[
+            (cell, "Java")
+            for cell in ("Java 8 (OpenJDK 1.8.0)", "java17", "Java", "Java 21 64bit", "OpenJDK 17")
+        ],
+        *[(cell, "C#") for cell in ("C# 8", "C# (Mono 4.6.2.0)", "MS C#", "C# Mono 6.8", "C# .NET 6")],
+        *[
+            (cell, "JavaScript")
+            for cell in ("JavaScript (Node.js)", "Node.js 18", "nodejs", "node", "JavaScript V8 4.8")
+        ],
+        *[(cell, "Kotlin") for cell in ("Kotlin 1.7", "kt", "Kotlin/JVM")],
     ],
 )
 def test_names_of_languages_may_have_versions_and_compilers(tmp_path, cell, name):
@@ -68,7 +77,9 @@ def test_names_of_languages_may_have_versions_and_compilers(tmp_path, cell, name
     assert row.space == f"S/{name}"
 
 
-@pytest.mark.parametrize("cell", ["C+", "Basic", "3", "Jav", "(GCC)", "Python three", "C**"])
+@pytest.mark.parametrize(
+    "cell", ["C+", "Basic", "3", "Jav", "(GCC)", "Python three", "C**", "Objective-C", "Visual", "C Java"]
+)
 def test_unknown_languages_are_refused(tmp_path, cell):
     path = written(tmp_path, f"language,code,time\n{cell},x,1\n")
     with pytest.raises(ValueError, match=re.escape(f"there is no language {cell!r}")):
@@ -86,16 +97,32 @@ def test_unknown_languages_are_refused(tmp_path, cell):
     ],
 )
 def test_other_columns_of_times_are_those_of_programs(tmp_path, column, advice):
-    table = read_program_csv(written(tmp_path, f"code,memory,{column}\nx = 1,5,2\n"), "S")
+    table = read_program_csv(written(tmp_path, f"code,memory,{column}\nx = 1,5000,2\n"), "S")
     assert table.warnings == [f"column {column!r} is not used; {advice}"]
     with pytest.raises(ValueError, match=r"such as memory or time: .* in milliseconds"):
         read_program_csv(written(tmp_path, "code,runtime_ms\nx = 1,5\n"), "S")
 
 
 @pytest.mark.parametrize(
+    ("largest", "has_warning"), [("41.5", True), ("1023", True), ("1024", False), ("17400000", False)]
+)
+def test_memory_that_is_hardly_in_bytes_gets_a_warning(tmp_path, largest, has_warning):
+    table = read_program_csv(written(tmp_path, f"code,memory,time\nx = 1,3,5\ny = 1,{largest},6\n"), "S")
+    warning = (
+        f"column 'memory' has no memory above {largest} bytes; is it in another unit, such as megabytes?"
+    )
+    assert [warning in line for line in table.warnings] == [True] * has_warning
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
+        (
+            "code,memory\nsolutions/a.py,1\nb.Java,2\n",
+            "line 2, column code: 'solutions/a.py' is the name of a f",
+        ),
         ("problem,memory\n1,2\n", "expected one of program, code"),
+        ("code,memory,time\nx = 1,,NA\n", "has no number in the columns memory, time"),
         (
             HEADER + LINE.replace("Java", "Jawa"),
             "line 5, column language: there is no language 'Jawa': expected one of ",
