@@ -147,9 +147,15 @@ def finetune(
 
 
 def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> str:
-    """Return the part of the network to train: none for a latency of networks, else the embeddings."""
-    is_of_networks = not any(row.is_program for row in table.where_measured(objective).rows)
-    return "none" if objective.startswith("latency/") and is_of_networks and surrogates else "token"
+    """Return the part of the network to train: the embeddings of the objectives, or none.
+
+    A latency of networks, and programs that differ only in numbers, have surrogates that predict alone.
+    """
+    from nas_rlm.surrogates.configuration_surrogate import are_configurations
+
+    programs = [row.input for row in table.where_measured(objective).rows if row.is_program]
+    is_alone = are_configurations(programs) if programs else objective.startswith("latency/")
+    return "none" if is_alone and surrogates else "token"
 
 
 def _ways_out(table: Table, objectives: Sequence[str], few: Collection[tuple[str, str]]) -> str:
@@ -173,6 +179,7 @@ def _ways_out(table: Table, objectives: Sequence[str], few: Collection[tuple[str
 
 def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str]) -> Iterator[str]:
     """Yield a line for each objective and learnt space that says how well its samples are predicted."""
+    from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
     from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
     from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
     from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
@@ -184,7 +191,7 @@ def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str
                 for name in surrogate.objectives:
                     if name in objectives:
                         yield f"{name}: {surrogate.evidence[name]}"
-            if isinstance(surrogate, ProgramSurrogate):
+            if isinstance(surrogate, ProgramSurrogate | ConfigurationSurrogate):
                 for name, found in surrogate.held_out.items() if space in learnt_spaces else ():
                     if name in objectives and name in surrogate.objectives:
                         yield f"{name} of {space}: {found}"

@@ -95,8 +95,8 @@ class FieldTarget:
         scores = torch.from_numpy(transform.label_scores(values)).float().double()
         features = features.float().double()  # the precision of checkpoints
         regressions, sizes = features[:, -NUM_REGRESSIONS:], [1] * NUM_REGRESSIONS
-        hyperparameters, alpha, left_out = _fit_process(features, group_sizes, scores)
-        of_regressions, regression_alpha, other = _fit_process(regressions, sizes, scores, NUM_REGRESSIONS)
+        hyperparameters, alpha, left_out = fit_process(features, group_sizes, scores)
+        of_regressions, regression_alpha, other = fit_process(regressions, sizes, scores, NUM_REGRESSIONS)
         is_enough = len(scores) >= FEW_TEXTS
         share = _best_share(left_out[0] - scores, other[0] - scores) if is_enough else 1.0
         means, stds = (share * a + (1 - share) * b for a, b in zip(left_out, other, strict=True))
@@ -227,7 +227,7 @@ class FieldTarget:
         )
 
 
-def _fit_process(
+def fit_process(
     features: Tensor, group_sizes: Sequence[int], scores: Tensor, num_linear: int = 0
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
     """Return hyperparameters and alpha of a Gaussian process, and its posterior of each score from others."""

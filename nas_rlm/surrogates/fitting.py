@@ -15,6 +15,7 @@ from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX, is_accuracy, 
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.surrogates.conditional import other_labels
+from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate, are_configurations
 from nas_rlm.surrogates.features import (
     GENOME,
     GraphFeatures,
@@ -89,15 +90,23 @@ def _program_surrogates(
     objectives: Sequence[str],
     by_group: bool,
     existing: Mapping[str, Sequence[Surrogate]],
-) -> dict[str, ProgramSurrogate]:
-    """Fit surrogates of programs; spaces such as `LeetCode/Java` and `LeetCode/Go` are learnt together."""
+) -> dict[str, ProgramSurrogate | ConfigurationSurrogate]:
+    """Fit surrogates of programs; spaces such as `LeetCode/Java` and `LeetCode/Go` are learnt together.
+
+    Those of programs that differ only in numbers are on the numbers, see `are_configurations`.
+    """
     of_programs = [row for row in rows if row.is_program and row.space]
-    surrogates: dict[str, ProgramSurrogate] = {}
+    surrogates: dict[str, ProgramSurrogate | ConfigurationSurrogate] = {}
     for family in dict.fromkeys(row.space.partition("/")[0] for row in of_programs):
         table = Table(family, [row for row in of_programs if row.space.partition("/")[0] == family])
         values = {name: table.column(name) for name in objectives_with_enough_labels(table.rows, objectives)}
         spaces, groups = ([getattr(row, key) for row in table.rows] for key in ("space", "group"))
         programs = texts_of_rows(table.rows)
+        if not by_group and len(set(spaces)) == 1 and are_configurations(programs):
+            configurations = ConfigurationSurrogate.fit(programs, values)
+            if configurations.objectives and set(configurations.objectives) == set(values):
+                surrogates[spaces[0]] = configurations
+                continue
         surrogates |= fit_program_surrogates(programs, spaces, values, groups, by_group, existing)
     return surrogates
 

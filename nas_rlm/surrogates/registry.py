@@ -17,6 +17,7 @@ from nas_rlm.data import synthetic
 from nas_rlm.data.genome import Genome
 from nas_rlm.data.objective_kinds import depends_on_task, is_of_training
 from nas_rlm.surrogates.conditional import Conditional
+from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
 from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency, without_known_devices
 from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.field_surrogate import FieldSurrogate
@@ -33,7 +34,9 @@ from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency
 
 FeatureSurrogate = GraphSurrogate | LatencySurrogate  # of networks, on the features of `data.synthetic`
-TextSurrogate = LayerSurrogate | NgramSurrogate | FieldSurrogate | ProgramSurrogate  # on features of texts
+TextSurrogate = (  # on features of texts
+    LayerSurrogate | NgramSurrogate | FieldSurrogate | ProgramSurrogate | ConfigurationSurrogate
+)
 Surrogate = FeatureSurrogate | TextSurrogate | DeviceTransfer  # the latter on both
 AnySurrogate = Surrogate | AnyZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
@@ -49,6 +52,7 @@ KINDS: dict[str, type[Surrogate]] = {
     "ngrams": NgramSurrogate,
     "fields": FieldSurrogate,
     "programs": ProgramSurrogate,
+    "configurations": ConfigurationSurrogate,
 }
 
 
@@ -197,7 +201,7 @@ def novelties(distributions: Sequence[PredictiveDistribution | None], num_networ
 
 
 class NoveltyWarning(UserWarning):
-    """Networks are unlike all labelled ones of a device: their latencies are predicted by costs alone."""
+    """Networks or programs are unlike all labelled ones, so that their intervals are wide."""
 
 
 def warn_of_novel_networks(novelties_of: np.ndarray, objectives: Sequence[str], names: Sequence[str]) -> None:
@@ -247,7 +251,7 @@ def novelty_messages(novelties_of: Mapping[str, np.ndarray], names: Sequence[str
 
     Examples:
         >>> novelty_messages({"latency/a": np.array([3.0, 1.0]), "latency/b": np.array([1.5, 1.0])}, "xy")
-        ['no labelled network of latency/a is like x: the predicted interval is wide']
+        ['nothing with a label of latency/a is like x: the predicted interval is wide']
 
     Args:
         novelties_of: novelties of N networks by objective; NaN where they are not known.
@@ -259,7 +263,7 @@ def novelty_messages(novelties_of: Mapping[str, np.ndarray], names: Sequence[str
         if unlike:
             networks_of.setdefault(unlike, []).append(name)
     return [
-        f"no labelled network of {_listed(objectives)} is like {_listed(networks)}: the predicted"
+        f"nothing with a label of {_listed(objectives)} is like {_listed(networks)}: the predicted"
         f" {'interval is' if len(objectives) == len(networks) == 1 else 'intervals are'} wide"
         for objectives, networks in networks_of.items()
     ]

@@ -20,6 +20,7 @@ from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.kept_states import KeptStates
 from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
+from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
 from nas_rlm.surrogates.device_transfer import FewLabelLatency
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.evidence import MIN_SPEARMAN
@@ -230,7 +231,7 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
             if isinstance(surrogate, GraphSurrogate):
                 for message in surrogate.weaknesses:
                     warnings.warn(message, stacklevel=5)
-            if isinstance(surrogate, ProgramSurrogate):
+            if isinstance(surrogate, ProgramSurrogate | ConfigurationSurrogate):
                 for message in _weaknesses_of_programs(space, surrogate):
                     warnings.warn(message, stacklevel=5)
             if isinstance(surrogate, FewLabelLatency) and surrogate.evidence.is_weak:
@@ -242,7 +243,9 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
                 )
 
 
-def _weaknesses_of_programs(space: str, surrogate: ProgramSurrogate) -> Iterator[str]:
+def _weaknesses_of_programs(
+    space: str, surrogate: ProgramSurrogate | ConfigurationSurrogate
+) -> Iterator[str]:
     """Yield messages on objectives that labelled programs explain badly."""
     for name, found in surrogate.held_out.items():
         programs = f"the {found.programs} labelled programs of {space}"

@@ -404,7 +404,7 @@ def test_a_network_unlike_all_labelled_ones_is_named_with_its_devices(
     assert main([*command, "latency/cortexA76cpu", str(cell_files[0]), str(novel)]) == 0
     output = capsys.readouterr()
     (warning,) = output.err.splitlines()
-    assert warning.startswith("nas-rlm: warning: no labelled network of latency/cortexA76cpu is like /")
+    assert warning.startswith("nas-rlm: warning: nothing with a label of latency/cortexA76cpu is like /")
     assert warning.endswith(f"{novel.name}: the predicted interval is wide")
     assert output.out.startswith(
         "arch,latency/cortexA76cpu,latency/cortexA76cpu@0.1,latency/cortexA76cpu@0.9\n"
@@ -424,10 +424,10 @@ def test_architectures_unlike_all_labelled_networks_give_a_warning(capsys, tmp_p
         capsys.readouterr()
         assert main([*verb, "latency/cortexA76cpu", *inputs]) == 0
         captured = capsys.readouterr()
-        assert captured.err.count("no labelled network of latency/cortexA76cpu is like ") == 1
+        assert captured.err.count("nothing with a label of latency/cortexA76cpu is like ") == 1
         assert "the predicted intervals are wide" in captured.err
     search = ["search", "--space", "gpt_s", "--model", str(layer_checkpoint), "--out", str(tmp_path / "run")]
     small = ["--population", "3", "--generations", "2", "--sample", "2"]
     assert main([*search, "--objectives", "latency/cortexA76cpu,latency/mybox", *small]) == 0
-    warned = [line for line in capsys.readouterr().err.splitlines() if "no labelled network" in line]
+    warned = [line for line in capsys.readouterr().err.splitlines() if "nothing with a label" in line]
     assert len(warned) == 1

@@ -146,9 +146,9 @@ def test_novelties_are_those_of_layer_surrogates(layer_rlm, cell_files):
 def test_a_line_for_the_networks_that_are_unlike_those_of_the_same_devices():
     found = {"latency/a": np.array([3, 1, 2.1, 2, 9.0]), "latency/b": np.array([3, 1, 1, 9, 2.5])}
     assert novelty_messages(found, ["v", "w", "x", "y", "z"]) == [
-        "no labelled network of latency/a, latency/b is like v, z: the predicted intervals are wide",
-        "no labelled network of latency/a is like x: the predicted interval is wide",
-        "no labelled network of latency/b is like y: the predicted interval is wide",
+        "nothing with a label of latency/a, latency/b is like v, z: the predicted intervals are wide",
+        "nothing with a label of latency/a is like x: the predicted interval is wide",
+        "nothing with a label of latency/b is like y: the predicted interval is wide",
     ]
     many = {"latency/a": np.full(8, 3.0)}
     assert "is like 0, 1, 2, 3, 4 and 3 more: " in novelty_messages(many, [*map(str, range(8))])[0]
