@@ -265,7 +265,7 @@ def _predict_files(
     given: Mapping[str, float | np.ndarray],
 ) -> np.ndarray:
     """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
-    from nas_rlm.cli.programs import check_programs
+    from nas_rlm.cli.programs import check_programs, warn_of_configurations
     from nas_rlm.data.tables import EXACT_OBJECTIVES
     from nas_rlm.model.batching import named_texts
     from nas_rlm.programs.source import is_program
@@ -283,6 +283,8 @@ def _predict_files(
         check_programs(rlm.trained_on, inputs.files, texts, file_spaces, learned)
         for name in distinct:
             rlm.check_space(name, learned)
+        if not networks and len(distinct) == 1:
+            warn_of_configurations(rlm.surrogates, distinct[0], texts)
     values = np.empty((len(texts), len(objectives), len(levels)))
     for name in distinct:
         uses_transfer = learned and networks

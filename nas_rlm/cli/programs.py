@@ -15,6 +15,7 @@ from search_spaces.wording import counted
 if TYPE_CHECKING:
     from nas_rlm.data.tables import Row
     from nas_rlm.model.checkpoint import TrainedOn
+    from nas_rlm.surrogates.registry import Surrogate
 
 
 def check_programs(
@@ -69,6 +70,30 @@ def check_programs(
             warnings.warn(f"{file} is not {reason}: predictions are unreliable", stacklevel=3)
         if language == "Python":
             warn_of_contradiction(file, text, "it is predicted with those of the first line")
+
+
+def warn_of_configurations(
+    surrogates: Mapping[str, Sequence[Surrogate]], space: str, sources: Sequence[str]
+) -> None:
+    """Warn of programs that differ only in numbers, of which the model has learnt none like them.
+
+    Args:
+        surrogates: those of the model, by space.
+        space: the space as part of which the programs are predicted.
+        sources: their sources.
+
+    Warns:
+        UserWarning: the programs are such.
+    """
+    from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate, differ_in_numbers_only
+
+    is_learnt = any(isinstance(found, ConfigurationSurrogate) for found in surrogates.get(space, ()))
+    if not is_learnt and differ_in_numbers_only(sources):
+        warnings.warn(
+            f"the {len(sources)} programs differ only in numbers, which the model has not learnt: their order"
+            " says little. Measure some of them (nas-rlm measure), and learn these (nas-rlm finetune)",
+            stacklevel=3,
+        )
 
 
 def warn_of_contradicted_languages(rows: Sequence[Row]) -> None:

@@ -59,6 +59,19 @@ def are_configurations(programs: Sequence[str]) -> bool:
     return bool(programs) and shared >= MIN_SHARE * len(programs)
 
 
+def differ_in_numbers_only(programs: Sequence[str]) -> bool:
+    """Return whether programs differ, and are all equal but for their numbers.
+
+    Examples:
+        >>> differ_in_numbers_only(["print(1)", "print(2)"]), differ_in_numbers_only(["print(1)", "x = 2"])
+        (True, False)
+
+    Args:
+        programs: sources of the programs.
+    """
+    return len(set(programs)) > 1 and len(_grouped(programs)) == 1
+
+
 def _grouped(programs: Sequence[str]) -> dict[str, list[int]]:
     """Return the positions of the programs that are equal but for their numbers, by the hash of the rest."""
     groups: dict[str, list[int]] = {}

@@ -184,6 +184,24 @@ def test_doubtful_programs_are_named(tmp_path, programs, capsys):
     assert f"{files[0]} is in Python, and the programs of CDSS/C++ are in C++" in capsys.readouterr().err
 
 
+def test_programs_that_differ_in_numbers_only_need_a_model_that_learnt_such(tmp_path, programs, capsys):
+    _, model = programs
+    bounds = [2**k for k in range(4, 16)]
+    texts = [f"def f(n): x = [0] * {bound}" for bound in bounds]
+    files = [str(tmp_path / f"{bound}.py") for bound in bounds]
+    for file, text in zip(files, texts, strict=True):
+        Path(file).write_text(text)
+    assert main(["rank", *model, "--by", "memory", *files]) == 0
+    assert "the 12 programs differ only in numbers, which the model has not learnt" in capsys.readouterr().err
+    known = [Row("APPS", "", {"memory": 8.0 * b}, t) for b, t in zip(bounds, texts, strict=True)][::-1]
+    learnt = nas_rlm.RLM.load(model[1]).fine_tune(known, ["memory"], learn="none")
+    learnt.save(tmp_path / "learnt")
+    assert main(["rank", "--model", str(tmp_path / "learnt"), "--by", "memory", *files[::-1]]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert [line.split(",")[0] for line in shown.out.splitlines()[1:]] == files
+
+
 def test_a_space_that_has_the_objective_is_named(tmp_path, programs, capsys):
     files, model = programs
     rlm = nas_rlm.RLM.load(model[1]).with_objectives(["memory", "time"])
