@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from nas_rlm.text.declarations import image_size, num_classes
+from nas_rlm.text.declarations import image_size, num_classes, reads_images
 from nas_rlm.utils.validation import is_whole_number
 
 MIN_SHARE = 0.05  # of the labelled networks that have a number of classes, else it is a mistake of the table
@@ -23,7 +23,7 @@ class NetworkSizes:
     """What the labelled networks of a surrogate read and return.
 
     Args:
-        min_side: shortest side of their images in pixels; 0 where they read none.
+        min_side: shortest side of their images in pixels; 0 where some read none.
         max_side: longest side of their images in pixels; 0 where they read none.
         classes: numbers of classes that they have; empty where they are no classifiers.
     """
@@ -40,6 +40,8 @@ class NetworkSizes:
             texts: texts of the networks.
         """
         sides = [side for text in texts for side in image_size(text) or ()]
+        if not all(map(reads_images, texts)):
+            sides.append(0)
         counts = Counter(map(num_classes, texts))
         classes = [n for n, count in counts.items() if n and count >= MIN_SHARE * len(texts)]
         return cls(min(sides, default=0), max(sides, default=0), tuple(sorted(classes)))
@@ -74,7 +76,7 @@ class NetworkSizes:
         found = []
         size, classes = image_size(text), num_classes(text)
         sides = f"{self.min_side} to {self.max_side}" if self.min_side < self.max_side else self.max_side
-        if self.max_side and size is None:
+        if self.min_side and size is None:
             found.append(f"no images of a known size instead of {sides} pixels")
         elif self.max_side and size and not self.min_side <= min(size) <= max(size) <= self.max_side:
             found.append(f"images of {size[0]}x{size[1]} pixels instead of {sides}")

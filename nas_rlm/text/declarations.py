@@ -28,9 +28,16 @@ def reads_tokens(text: str) -> bool:
     Args:
         text: text of a network.
     """
-    inputs = _inputs(text)
-    has_images = any(_is_image(*declared) for declared in inputs)
-    return not has_images and any(element in ("int32", "int64") for element, _ in inputs)
+    return not reads_images(text) and any(element in ("int32", "int64") for element, _ in _inputs(text))
+
+
+def reads_images(text: str) -> bool:
+    """Return whether a network reads a batch of images, or other floats of four axes.
+
+    Args:
+        text: text of a network.
+    """
+    return any(_is_image(*declared) for declared in _inputs(text))
 
 
 def input_batch(text: str) -> int | None:

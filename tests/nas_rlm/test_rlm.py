@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnx import helper, numpy_helper
 
 import search_spaces
 from nas_rlm import RLM
@@ -348,6 +349,21 @@ def test_an_accuracy_does_not_depend_on_the_batch_of_a_file(shipped_rlm):
         [from_onnx(m) for m in models[:2]], ["accuracy"], 8, seed=1, space="ofa_mbv3"
     )
     np.testing.assert_allclose(samples[0], samples[1], rtol=0.2)
+
+
+def test_an_accuracy_on_images_is_refused_for_networks_that_read_none(shipped_rlm):
+    keywords = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Gemm", ["x", "w"], ["y"])],
+            "keywords",
+            [helper.make_tensor_value_info("x", 1, [1, 400])],
+            [helper.make_tensor_value_info("y", 1, [1, 1000])],
+            [numpy_helper.from_array(np.ones((400, 1000), np.float32), "w")],
+        )
+    )
+    with pytest.raises(ValueError, match="accuracy/imagenet cannot be predicted for a network that reads no"):
+        shipped_rlm.predict_onnx([keywords], ["accuracy/imagenet"])
+    assert (shipped_rlm.predict_onnx([keywords], ["flops", "latency/cortexA76cpu"]) > 0).all()
 
 
 def test_files_unlike_the_labelled_networks_of_an_accuracy_are_named(shipped_rlm, tmp_path, recwarn):

@@ -9,7 +9,7 @@ from nas_rlm.data.objective_kinds import ACCURACY, depends_on_task, is_accuracy
 from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import NoveltyWarning
-from nas_rlm.text.declarations import reads_tokens
+from nas_rlm.text.declarations import reads_images, reads_tokens
 from nas_rlm.utils.validation import listed, suggest
 from search_spaces import LANGUAGE_MODELLING
 
@@ -41,8 +41,8 @@ def check_task(
         texts: texts of networks; those that read token ids are language models.
 
     Raises:
-        ValueError: the model learnt an objective for another task alone, or for spaces of language models
-            while the network is one of no space.
+        ValueError: the model learnt an objective for another task alone, for spaces of language models
+            while the network is one of no space, or from networks that read images while one reads none.
     """
     is_language_model = any(map(reads_tokens, texts))
     task = LANGUAGE_MODELLING if is_language_model else search_spaces.task_of(space)
@@ -61,6 +61,21 @@ def check_task(
                 f"{name} cannot be predicted for a network of no space that reads token ids or other indices:"
                 " name a space of language models, or fine-tune the model on labels of your own. Costs and"
                 " latencies can be"
+            )
+    _check_images(selection, space, objectives, texts)
+
+
+def _check_images(
+    selection: SurrogateSelection, space: str, objectives: Sequence[str], texts: Sequence[str]
+) -> None:
+    """Refuse accuracies on images for networks that read none."""
+    sizes = selection.labelled_sizes(space, objectives)
+    for name, of_labelled in sizes.items():
+        if is_accuracy(name) and of_labelled.min_side and not all(map(reads_images, texts)):
+            raise ValueError(
+                f"{name} cannot be predicted for a network that reads no images: the model learnt it for"
+                f" images of {of_labelled.min_side} to {of_labelled.max_side} pixels alone. Costs and"
+                " latencies can be, or fine-tune the model on labels of your own"
             )
 
 

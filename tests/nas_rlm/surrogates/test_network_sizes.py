@@ -39,6 +39,12 @@ def test_nothing_is_known_of_networks_that_are_no_classifiers_of_images():
     assert not NetworkSizes().differences(classifier(1, 1))
 
 
+def test_labelled_networks_may_read_no_images():
+    mixed = NetworkSizes.of_texts([classifier(64, 10), text_of("float[1,7] v0", "float[1,10] v9")])
+    assert (mixed.min_side, mixed.max_side) == (0, 64)
+    assert not mixed.differences(text_of("float[1,9] v0", "float[1,10] v9"))
+
+
 def test_networks_are_named_in_one_warning():
     texts = [classifier(side, 10) for side in (32, 224, 32, 32, 32, 32)]
     names = [f"{i}.onnx" for i in range(6)]

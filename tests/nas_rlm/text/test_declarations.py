@@ -8,6 +8,7 @@ from nas_rlm.text.declarations import (
     image_size,
     input_batch,
     num_classes,
+    reads_images,
     reads_tokens,
     with_input_batch,
 )
@@ -71,6 +72,7 @@ def test_sizes_of_images_and_classes(inputs, outputs, size, classes):
     text = text_of(inputs, outputs)
     assert image_size(text) == size
     assert num_classes(text) == classes
+    assert reads_images(text) == ("float[1,3" in inputs or "float16[1,3" in inputs)
 
 
 def test_programs_declare_nothing():
