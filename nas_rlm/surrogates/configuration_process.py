@@ -17,8 +17,57 @@ from nas_rlm.surrogates.gaussian_process import GaussianProcess
 from nas_rlm.surrogates.predictive import EPSILON, student_width
 
 MAX_NUMBER = 1e100
-MAX_STANDARDISED = 6.0  # larger numbers of new programs are cut
+MAX_LOGARITHM = 700.0  # of a predicted value
+MAX_STANDARDISED, MAX_EXTRAPOLATED = 6.0, 50.0  # larger numbers are cut, for a Matérn and a linear kernel
+LINEAR_PREFERENCE = 1.1  # factor of the error of a linear kernel, which extrapolates laws of sizes
+SMALL_ERROR = 0.01  # of standardised scores, below which a kernel is linear
 PROCESS_TENSORS = ("features", "scores", "hyperparameters", "alpha")
+
+
+@dataclass(frozen=True)
+class LogTransform:
+    """Transform between values above 0 and their standardised logarithms.
+
+    Args:
+        floor: what smaller values count as.
+        mean: mean of the logarithms.
+        std: standard deviation of the logarithms.
+        largest: the largest label.
+    """
+
+    floor: float
+    mean: float
+    std: float
+    largest: float
+
+    @classmethod
+    def fit(cls, labels: np.ndarray) -> LogTransform:
+        """Fit to M finite labels, float64 [M]; those not above 0 count as half the smallest other one."""
+        positive = labels[labels > 0]
+        floor = float(positive.min()) / 2 if len(positive) else 1.0
+        logarithms = np.log(np.maximum(labels, floor))
+        return cls(floor, float(logarithms.mean()), float(logarithms.std()) or 1.0, float(labels.max()))
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Map values to scores, in the shape of the values."""
+        scores: np.ndarray = (np.log(np.maximum(values, self.floor)) - self.mean) / self.std
+        return scores
+
+    def inverse(self, scores: np.ndarray) -> np.ndarray:
+        """Map scores to values, in the shape of the scores."""
+        return np.exp(np.clip(scores * self.std + self.mean, -MAX_LOGARITHM, MAX_LOGARITHM))
+
+    @classmethod
+    def from_saved(cls, saved: Mapping[str, Any]) -> LogTransform:
+        """Make a transform from its fields as JSON.
+
+        Raises:
+            ValueError: a number is out of range.
+        """
+        numbers = [float(saved[name]) for name in ("floor", "mean", "std", "largest")]
+        if not (all(map(math.isfinite, numbers)) and numbers[0] > 0 and numbers[2] > 0):
+            raise ValueError("the numbers of a transform are not finite and above 0")
+        return cls(*numbers)
 
 
 @dataclass(frozen=True)
@@ -89,11 +138,11 @@ class ConfigurationProcess:
     """The Gaussian process of one objective of the configurations of one program.
 
     Args:
-        features: standardised numbers of M labelled configurations, float64 [M, D]; twice if `is_linear`.
+        features: standardised numbers of M labelled configurations, float64 [M, D].
         scores: standardised scores of their labels, float64 [M].
         hyperparameters: see `nas_rlm.surrogates.gaussian_process`.
         alpha: see `nas_rlm.surrogates.gaussian_process`, float64 [M].
-        is_linear: whether a linear kernel on the numbers is added, which extrapolates.
+        is_linear: whether the kernel is linear, which extrapolates, instead of a Matérn kernel.
         center: mean of the scores.
         scale: standard deviation of the scores.
         width: factor of the standard deviations, which calibrates intervals.
@@ -119,17 +168,15 @@ class ConfigurationProcess:
         center, scale = float(scores.mean()), float(scores.std()) or 1.0
         targets = torch.from_numpy((scores - center) / scale).float().double()
         columns = torch.from_numpy(numbers).float().double()
-        sizes = [columns.shape[1]]
-        plain = columns, *fit_process(columns, sizes, targets)
-        doubled = torch.cat([columns, columns], 1)
-        linear = doubled, *fit_process(doubled, sizes * 2, targets, columns.shape[1])
-        errors = [float((left_out[0] - targets).square().mean()) for *_, left_out in (plain, linear)]
-        is_linear = errors[1] < errors[0]
-        features, hyperparameters, alpha, (means, stds) = linear if is_linear else plain
+        count = columns.shape[1]
+        smooth, linear = (fit_process(columns, [count], targets, num_linear) for num_linear in (0, count))
+        errors = [float((left_out[0] - targets).square().mean()) for *_, left_out in (smooth, linear)]
+        is_linear = errors[1] < max(LINEAR_PREFERENCE * errors[0], SMALL_ERROR)
+        hyperparameters, alpha, (means, stds) = linear if is_linear else smooth
         width = max(1.0, interval_width((targets - means).numpy(), stds.numpy())) * student_width(
             len(targets)
         )
-        process = cls(features, targets, hyperparameters, alpha, is_linear, center, scale, width)
+        process = cls(columns, targets, hyperparameters, alpha, is_linear, center, scale, width)
         return process, center + scale * means.numpy()
 
     def posterior(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,9 +185,9 @@ class ConfigurationProcess:
         Args:
             numbers: standardised numbers, float64 [N, D].
         """
-        columns = torch.from_numpy(numbers.clip(-MAX_STANDARDISED, MAX_STANDARDISED))
-        features = torch.cat([columns, columns], 1) if self.is_linear else columns
-        num_linear = columns.shape[1] if self.is_linear else 0
+        limit = MAX_EXTRAPOLATED if self.is_linear else MAX_STANDARDISED
+        features = torch.from_numpy(numbers.clip(-limit, limit))
+        num_linear = features.shape[1] if self.is_linear else 0
         process = GaussianProcess(
             self.features, self.scores, self.hyperparameters, self.alpha, num_linear=num_linear
         )
@@ -170,8 +217,8 @@ class ConfigurationProcess:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
         is_linear = description["is_linear"] is True
-        count, width = len(tensors.get("scores", ())), num_numbers * (2 if is_linear else 1)
-        shapes = {"features": (count, width), "hyperparameters": (width + 1,)}
+        count = len(tensors.get("scores", ()))
+        shapes = {"features": (count, num_numbers), "hyperparameters": (num_numbers + 1,)}
         check_shapes(tensors, {**shapes, "scores": (count,), "alpha": (count,)})
         center, scale, factor = (float(description[name]) for name in ("center", "scale", "width"))
         if not (math.isfinite(center) and 0 < scale < math.inf and 0 < factor < math.inf):

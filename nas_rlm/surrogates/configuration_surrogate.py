@@ -13,16 +13,19 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import tensors_with_prefix
-from nas_rlm.surrogates.configuration_process import MAX_NUMBER, ConfigurationProcess, NumberScaling
+from nas_rlm.surrogates.configuration_process import (
+    MAX_NUMBER,
+    ConfigurationProcess,
+    LogTransform,
+    NumberScaling,
+)
 from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
 from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, MIN_LABELS, PredictiveDistribution
 from nas_rlm.surrogates.program_surrogate import HeldOutPrograms
-from nas_rlm.surrogates.target_transform import LOGARITHMIC, TargetTransform
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?")
 MAX_CONFIGURATIONS = 1000  # of a program, that a Gaussian process is fitted to
@@ -93,8 +96,8 @@ class ConfigurationSurrogate:
         >>> import numpy as np
         >>> programs = [f"for i in range({n}): print(i)" for n in range(10, 40)]
         >>> surrogate = ConfigurationSurrogate.fit(programs, {"time": np.arange(10.0, 40.0) ** 2})
-        >>> surrogate.predict(surrogate.transform(["for i in range(80): print(i)"]), "time").median.round(-2)
-        array([6400.])
+        >>> surrogate.predict(surrogate.transform(["for i in range(20): print(i)"]), "time").median.round(-1)
+        array([400.])
 
     Args:
         scalings: standardisation of the numbers of each labelled program, by the hash of its other text.
@@ -107,7 +110,7 @@ class ConfigurationSurrogate:
     """
 
     scalings: Mapping[str, NumberScaling]
-    transforms: Mapping[str, TargetTransform]
+    transforms: Mapping[str, LogTransform]
     processes: Mapping[str, Mapping[str, ConfigurationProcess]]
     held_out: Mapping[str, HeldOutPrograms]
     temperatures: Mapping[str, float] = field(default_factory=dict)
@@ -120,8 +123,8 @@ class ConfigurationSurrogate:
 
     @property
     def label_quantiles(self) -> dict[str, np.ndarray]:
-        """Quantiles of the labels of each objective."""
-        return {name: transform.finite for name, transform in self.transforms.items()}
+        """The smallest and the largest label of each objective, about."""
+        return {name: np.array([2 * found.floor, found.largest]) for name, found in self.transforms.items()}
 
     @classmethod
     def fit(
@@ -144,13 +147,14 @@ class ConfigurationSurrogate:
         scalings = {key: scaling for key, scaling in scalings.items() if len(scaling.positions)}
         transforms, processes, held_out = {}, {}, {}
         for name, column in values.items():
-            transform = TargetTransform(column, LOGARITHMIC)
+            is_labelled = np.isfinite(column)
+            transform = LogTransform.fit(column[is_labelled])
             fitted, correlations, count = {}, [], 0
             for key, scaling in scalings.items():
                 rows = rows_of[key]
-                rows = rows[~np.isnan(column[rows])][:MAX_CONFIGURATIONS]
+                rows = rows[is_labelled[rows]][:MAX_CONFIGURATIONS]
                 if len(rows) >= MIN_LABELS:
-                    scores = transform.label_scores(column[rows])
+                    scores = transform.forward(column[rows])
                     standardised = scaling.transform(np.array([numbers[i] for i in rows]))
                     fitted[key], left_out = ConfigurationProcess.fit(standardised, scores)
                     correlations.append(spearman(left_out, scores))
@@ -209,8 +213,7 @@ class ConfigurationSurrogate:
         for j, scaling in enumerate(self.scalings.values()):
             tensors |= {f"scaling{j}.{name}": tensor for name, tensor in scaling.tensors().items()}
         positions = {key: j for j, key in enumerate(self.scalings)}
-        for k, (name, processes) in enumerate(self.processes.items()):
-            tensors[f"finite{k}"] = torch.from_numpy(self.transforms[name].finite)
+        for k, processes in enumerate(self.processes.values()):
             for key, process in processes.items():
                 prefix = f"process{k}.{positions[key]}."
                 tensors |= {f"{prefix}{part}": tensor for part, tensor in process.tensors().items()}
@@ -222,7 +225,7 @@ class ConfigurationSurrogate:
             "kind": "configurations",
             "objectives": self.objectives,
             "programs": list(self.scalings),
-            "transforms": {name: self.transforms[name].description() for name in self.processes},
+            "transforms": {name: asdict(self.transforms[name]) for name in self.processes},
             "processes": {
                 name: {key: process.description() for key, process in processes.items()}
                 for name, processes in self.processes.items()
@@ -248,8 +251,7 @@ class ConfigurationSurrogate:
         }
         transforms, processes, held_out = {}, {}, {}
         for k, name in enumerate(map(str, description["objectives"])):
-            finite = tensors[f"finite{k}"].double().numpy()
-            transforms[name] = TargetTransform.from_saved(finite, description["transforms"][name])
+            transforms[name] = LogTransform.from_saved(description["transforms"][name])
             held_out[name] = HeldOutPrograms(**description["held_out"][name])
             processes[name] = {
                 key: ConfigurationProcess.from_saved(
