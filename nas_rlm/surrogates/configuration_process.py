@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,28 +30,27 @@ class LogTransform:
     """Transform between values above 0 and their standardised logarithms.
 
     Args:
-        floor: what smaller values count as.
-        mean: mean of the logarithms.
-        std: standard deviation of the logarithms.
+        smallest: the smallest label.
         largest: the largest label.
+        mean: mean of the logarithms of the labels.
+        std: their standard deviation.
     """
 
-    floor: float
+    smallest: float
+    largest: float
     mean: float
     std: float
-    largest: float
 
     @classmethod
     def fit(cls, labels: np.ndarray) -> LogTransform:
-        """Fit to M finite labels, float64 [M]; those not above 0 count as half the smallest other one."""
-        positive = labels[labels > 0]
-        floor = float(positive.min()) / 2 if len(positive) else 1.0
-        logarithms = np.log(np.maximum(labels, floor))
-        return cls(floor, float(logarithms.mean()), float(logarithms.std()) or 1.0, float(labels.max()))
+        """Fit to M labels above 0, float64 [M]."""
+        logarithms = np.log(labels)
+        std = float(logarithms.std()) or 1.0
+        return cls(float(labels.min()), float(labels.max()), float(logarithms.mean()), std)
 
     def forward(self, values: np.ndarray) -> np.ndarray:
-        """Map values to scores, in the shape of the values."""
-        scores: np.ndarray = (np.log(np.maximum(values, self.floor)) - self.mean) / self.std
+        """Map values to scores, in the shape of the values; those that are not above 0 are the smallest."""
+        scores: np.ndarray = (np.log(np.maximum(values, sys.float_info.min)) - self.mean) / self.std
         return scores
 
     def inverse(self, scores: np.ndarray) -> np.ndarray:
@@ -64,9 +64,9 @@ class LogTransform:
         Raises:
             ValueError: a number is out of range.
         """
-        numbers = [float(saved[name]) for name in ("floor", "mean", "std", "largest")]
-        if not (all(map(math.isfinite, numbers)) and numbers[0] > 0 and numbers[2] > 0):
-            raise ValueError("the numbers of a transform are not finite and above 0")
+        numbers = [float(saved[name]) for name in ("smallest", "largest", "mean", "std")]
+        if not (all(map(math.isfinite, numbers)) and numbers[-1] > 0):
+            raise ValueError("the numbers of a transform are not finite, or the deviation is not above 0")
         return cls(*numbers)
 
 

@@ -27,7 +27,7 @@ from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
 from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, MIN_LABELS, PredictiveDistribution
 from nas_rlm.surrogates.program_surrogate import HeldOutPrograms
 
-_NUMBER = re.compile(r"(?<![\w.])\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 MAX_CONFIGURATIONS = 1000  # of a program, that a Gaussian process is fitted to
 MIN_SHARE = 0.9  # of programs that are configurations of one with MIN_LABELS of them
 UNKNOWN_STD = 2.0  # of programs that are no configurations of a labelled one, relative to all labels
@@ -43,7 +43,7 @@ def split_numbers(program: str) -> tuple[str, list[float]]:
     Args:
         program: source of the program.
     """
-    numbers = [min(float(found), MAX_NUMBER) for found in _NUMBER.findall(program)]
+    numbers = [min(float(found.replace("_", "")), MAX_NUMBER) for found in _NUMBER.findall(program)]
     return _NUMBER.sub("#", program), numbers
 
 
@@ -123,8 +123,8 @@ class ConfigurationSurrogate:
 
     @property
     def label_quantiles(self) -> dict[str, np.ndarray]:
-        """The smallest and the largest label of each objective, about."""
-        return {name: np.array([2 * found.floor, found.largest]) for name, found in self.transforms.items()}
+        """The smallest and the largest label of each objective."""
+        return {name: np.array([found.smallest, found.largest]) for name, found in self.transforms.items()}
 
     @classmethod
     def fit(
@@ -134,7 +134,7 @@ class ConfigurationSurrogate:
 
         Args:
             programs: sources of the programs, see `are_configurations`.
-            values: labels of each objective, float64 [M], NaN where a program has none.
+            values: labels of each objective above 0, float64 [M], NaN where a program has none.
             seed: seed of the order of the programs, of which at most `MAX_CONFIGURATIONS` are used.
         """
         order = np.random.default_rng(seed).permutation(len(programs)).tolist()

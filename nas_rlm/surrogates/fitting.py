@@ -102,7 +102,9 @@ def _program_surrogates(
         values = {name: table.column(name) for name in objectives_with_enough_labels(table.rows, objectives)}
         spaces, groups = ([getattr(row, key) for row in table.rows] for key in ("space", "group"))
         programs = texts_of_rows(table.rows)
-        if not by_group and len(set(spaces)) == 1 and are_configurations(programs):
+        is_positive = all((column[np.isfinite(column)] > 0).all() for column in values.values())
+        is_one_space = len(set(spaces)) == 1
+        if is_positive and is_one_space and not by_group and are_configurations(programs):
             configurations = ConfigurationSurrogate.fit(programs, values)
             if configurations.objectives and set(configurations.objectives) == set(values):
                 surrogates[spaces[0]] = configurations

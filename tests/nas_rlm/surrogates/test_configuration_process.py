@@ -35,14 +35,13 @@ def test_a_power_law_is_extrapolated():
     assert stds[0] > stds[1]
 
 
-def test_logarithms_are_standardised_and_numbers_that_are_not_above_0_are_small():
+def test_labels_become_standardised_logarithms():
     labels = np.exp([1.0, 2.0, 3.0])
     transform = LogTransform.fit(labels)
     np.testing.assert_allclose(transform.inverse(transform.forward(labels)), labels)
     np.testing.assert_allclose(transform.forward(labels).mean(), 0, atol=1e-12)
-    with_zero = LogTransform.fit(np.array([0.0, 4.0, 8.0]))
-    np.testing.assert_allclose(with_zero.inverse(with_zero.forward(np.array([0.0, 4.0]))), [2, 4])
-    assert np.isfinite(with_zero.inverse(np.array([-1e9, 1e9]))).all()
+    assert np.isfinite(transform.inverse(np.array([-1e9, 1e9]))).all()
+    assert transform.forward(np.array([0.0, -1.0])).max() < -100
     assert LogTransform.from_saved(asdict(transform)) == transform
     with pytest.raises(ValueError, match="above 0"):
         LogTransform.from_saved({**asdict(transform), "std": 0.0})

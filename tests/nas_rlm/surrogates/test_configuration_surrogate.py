@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def configurations(count, seed, kernels=("add",)):
 def test_programs_are_split_into_numbers_and_the_rest():
     assert split_numbers("x1 = 10**6 + 1e-3 * a[2_0]") == ("x1 = #**# + # * a[#]", [10, 6, 1e-3, 20])
     assert split_numbers("9" * 400)[1] == [1e100]
+    assert split_numbers("3_ 1__2 .5 x.7 a.b1") == ("# # # x.7 a.b1", [3, 12, 0.5])
     programs = configurations(30, 0)[0]
     assert are_configurations(programs) and are_configurations([*programs, "print()"])
     assert not are_configurations([*programs, *(f"print({'x' * k})" for k in range(10))])
@@ -98,6 +100,9 @@ def test_tables_of_configurations_get_this_surrogate():
     rows = [Row("triton", "", {"latency/gpu": t}, p) for p, t in zip(programs, times, strict=True)]
     (surrogate,) = fit_surrogates(rows, ["latency/gpu"])["triton"]
     assert isinstance(surrogate, ConfigurationSurrogate)
+    zero = [replace(row, targets={"latency/gpu": 0.0}) for row in rows[:1]]
+    (with_zero,) = fit_surrogates([*zero, *rows[1:]], ["latency/gpu"])["triton"]
+    assert isinstance(with_zero, ProgramSurrogate)
     (for_problems,) = fit_surrogates(rows, ["latency/gpu"], by_group=True)["triton"]
     assert isinstance(for_problems, ProgramSurrogate)
     mixed = [*rows, *(Row("triton", "", {"latency/gpu": 1.0}, f"print({'x' * k})") for k in range(9))]
