@@ -239,10 +239,16 @@ def test_solutions_in_two_languages_are_learnt_and_ranked(tmp_path, model, capsy
 
 
 @pytest.mark.parametrize(
-    ("options", "learn"), [((), "token"), (("--learn", "none"), "none"), (("--learn", "token"), "token")]
+    ("options", "comments", "learn"),
+    [
+        ((), "abcdefghijkl", "token"),
+        ((), range(12), "none"),  # programs that differ in numbers only
+        (("--learn", "none"), "abcdefghijkl", "none"),
+        (("--learn", "token"), "abcdefghijkl", "token"),
+    ],
 )
 def test_times_of_an_interpreter_are_reported_and_the_part_to_learn_is_kept(
-    tmp_path, monkeypatch, capsys, options, learn
+    tmp_path, monkeypatch, capsys, options, comments, learn
 ):
     def fine_tune(*_, learn, **__):
         raise ValueError(f"learns {learn}")
@@ -250,7 +256,7 @@ def test_times_of_an_interpreter_are_reported_and_the_part_to_learn_is_kept(
     monkeypatch.setattr(nas_rlm.RLM, "fine_tune", fine_tune)
     kernel = "import triton\n\n@triton.jit\ndef f(x):\n    pass\n"
     times = {"latency/triton-interpreter": 3.0}
-    rows_of_kernels = [Row("triton", "", times, kernel + f"# {i}") for i in range(12)]
+    rows_of_kernels = [Row("triton", "", times, kernel + f"# {i}") for i in comments]
     write(tmp_path / "t.parquet", rows_of_kernels)
     command = ["finetune", "--model", "programs", "--data", tmp_path / "t.parquet", "--out", tmp_path / "out"]
     command += ["--new-objective", "latency/mygpu"]

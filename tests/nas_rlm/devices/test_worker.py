@@ -49,6 +49,8 @@ def test_the_worker_refuses_more_threads_than_its_processors(monkeypatch):
 
 
 def test_the_description_of_a_machine_names_the_gpu_that_runs_networks(monkeypatch):
+    monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
+    monkeypatch.setattr("gc.disable", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
     assert Worker().open("torch-cuda")["gpu"] == "NVIDIA H100"

@@ -105,6 +105,6 @@ def test_many_latencies_of_a_registered_space_have_no_layer_surrogate(devices, a
 
 
 def test_programs_and_few_networks_have_no_layer_surrogate(at_most_20_labels):
-    programs = [Row("mine", "", {"latency/c": 1.0 + i}, f"x = [0] * {i}") for i in range(40)]
+    programs = [Row("mine", "", {"latency/c": 1.0 + i}, "x = n" + " * n" * i) for i in range(40)]
     (found,) = fit_surrogates(programs, ["latency/c"])["mine"]
     assert isinstance(found, ProgramSurrogate)
