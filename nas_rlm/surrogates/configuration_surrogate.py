@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,12 @@ from nas_rlm.surrogates.configuration_process import (
     NumberScaling,
 )
 from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
-from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, MIN_LABELS, PredictiveDistribution
+from nas_rlm.surrogates.predictive import (
+    DEFAULT_COMBINED_TEMPERATURE,
+    MIN_LABELS,
+    PredictiveDistribution,
+    temperatures_from_saved,
+)
 from nas_rlm.surrogates.program_surrogate import HeldOutPrograms
 
 _NUMBER = re.compile(r"(?<![\w.])(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -57,7 +62,7 @@ def are_configurations(programs: Sequence[str]) -> bool:
     Args:
         programs: sources of the programs.
     """
-    groups = _grouped(programs)
+    groups = _grouped(map(split_numbers, programs))
     shared = sum(len(rows) for rows in groups.values() if len({programs[i] for i in rows}) >= MIN_LABELS)
     return bool(programs) and shared >= MIN_SHARE * len(programs)
 
@@ -72,14 +77,14 @@ def differ_in_numbers_only(programs: Sequence[str]) -> bool:
     Args:
         programs: sources of the programs.
     """
-    return len(set(programs)) > 1 and len(_grouped(programs)) == 1
+    return len(set(programs)) > 1 and len(_grouped(map(split_numbers, programs))) == 1
 
 
-def _grouped(programs: Sequence[str]) -> dict[str, list[int]]:
-    """Return the positions of the programs that are equal but for their numbers, by the hash of the rest."""
+def _grouped(split_programs: Iterable[tuple[str, list[float]]]) -> dict[str, list[int]]:
+    """Return the positions of split programs that are equal but for numbers, by the hash of the rest."""
     groups: dict[str, list[int]] = {}
-    for i, program in enumerate(programs):
-        groups.setdefault(_key(*split_numbers(program)), []).append(i)
+    for i, (rest, numbers) in enumerate(split_programs):
+        groups.setdefault(_key(rest, numbers), []).append(i)
     return groups
 
 
@@ -138,8 +143,9 @@ class ConfigurationSurrogate:
             seed: seed of the order of the programs, of which at most `MAX_CONFIGURATIONS` are used.
         """
         order = np.random.default_rng(seed).permutation(len(programs)).tolist()
-        numbers = [split_numbers(program)[1] for program in programs]
-        groups = _grouped([programs[i] for i in order])
+        split = [split_numbers(program) for program in programs]
+        numbers = [found for _, found in split]
+        groups = _grouped(split[i] for i in order)
         rows_of = {key: np.array(order)[rows] for key, rows in groups.items() if len(rows) >= MIN_LABELS}
         scalings = {
             key: NumberScaling.fit(np.array([numbers[i] for i in rows])) for key, rows in rows_of.items()
@@ -189,7 +195,7 @@ class ConfigurationSurrogate:
             objective: one of this surrogate's objectives.
         """
         means, stds = np.zeros(len(features)), np.full(len(features), UNKNOWN_STD)
-        novelty = np.full(len(features), np.inf)
+        novelty = np.full(len(features), 2 * MAX_NOVELTY)
         for key, process in self.processes[objective].items():
             rows = [i for i, (other, _) in enumerate(features) if other == key]
             if rows:
@@ -198,9 +204,7 @@ class ConfigurationSurrogate:
                 novelty[rows] = 0.0
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         weight = np.zeros(len(features))
-        return PredictiveDistribution(
-            self.transforms[objective], means, stds, temperature, novelty.clip(max=2 * MAX_NOVELTY), weight
-        )
+        return PredictiveDistribution(self.transforms[objective], means, stds, temperature, novelty, weight)
 
     def without(self, objectives: Sequence[str]) -> ConfigurationSurrogate | None:
         """Return a copy without the given objectives, or None if no objective is left."""
@@ -261,10 +265,4 @@ class ConfigurationSurrogate:
                 )
                 for key, saved in description["processes"][name].items()
             }
-        temperatures, network = (
-            {str(name): float(t) for name, t in description[key].items()}
-            for key in ("temperatures", "network_temperatures")
-        )
-        if not all(0 < t < np.inf for t in (*temperatures.values(), *network.values())):
-            raise ValueError("a temperature is not above 0")
-        return cls(scalings, transforms, processes, held_out, temperatures, network)
+        return cls(scalings, transforms, processes, held_out, *temperatures_from_saved(description))

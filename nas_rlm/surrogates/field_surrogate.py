@@ -28,7 +28,11 @@ from nas_rlm.surrogates.field_target import (
     FieldTarget,
 )
 from nas_rlm.surrogates.ngrams import NgramSurrogate, ngram_counts
-from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, PredictiveDistribution
+from nas_rlm.surrogates.predictive import (
+    DEFAULT_COMBINED_TEMPERATURE,
+    PredictiveDistribution,
+    temperatures_from_saved,
+)
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.surrogates.text_fields import TextFields
 from search_spaces.wording import counted
@@ -215,13 +219,7 @@ class FieldSurrogate:
                 targets[name] = FieldTarget.from_saved(saved, description["targets"][name], len(fields.means))
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-        temperatures, network = (
-            {str(name): float(t) for name, t in description[key].items()}
-            for key in ("temperatures", "network_temperatures")
-        )
-        if not all(0 < t < np.inf for t in (*temperatures.values(), *network.values())):
-            raise ValueError("a temperature is not above 0")
-        return cls(fields, ngrams, counts, targets, temperatures, network)
+        return cls(fields, ngrams, counts, targets, *temperatures_from_saved(description))
 
 
 def _choose_ngrams(texts: Sequence[str], scores: Mapping[str, np.ndarray]) -> tuple[bool, csr_matrix]:

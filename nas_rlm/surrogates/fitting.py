@@ -102,15 +102,23 @@ def _program_surrogates(
         values = {name: table.column(name) for name in objectives_with_enough_labels(table.rows, objectives)}
         spaces, groups = ([getattr(row, key) for row in table.rows] for key in ("space", "group"))
         programs = texts_of_rows(table.rows)
-        is_positive = all((column[np.isfinite(column)] > 0).all() for column in values.values())
         is_one_space = len(set(spaces)) == 1
-        if is_positive and is_one_space and not by_group and are_configurations(programs):
-            configurations = ConfigurationSurrogate.fit(programs, values)
-            if configurations.objectives and set(configurations.objectives) == set(values):
-                surrogates[spaces[0]] = configurations
-                continue
-        surrogates |= fit_program_surrogates(programs, spaces, values, groups, by_group, existing)
+        if is_one_space and not by_group and (configurations := _of_configurations(programs, values)):
+            surrogates[spaces[0]] = configurations
+        else:
+            surrogates |= fit_program_surrogates(programs, spaces, values, groups, by_group, existing)
     return surrogates
+
+
+def _of_configurations(
+    programs: Sequence[str], values: Mapping[str, np.ndarray]
+) -> ConfigurationSurrogate | None:
+    """Return a surrogate of programs that differ only in numbers; None for others and labels not above 0."""
+    is_positive = all((column[np.isfinite(column)] > 0).all() for column in values.values())
+    if not (values and is_positive and are_configurations(programs)):
+        return None
+    fitted = ConfigurationSurrogate.fit(programs, values)
+    return fitted if set(fitted.objectives) == set(values) else None
 
 
 def fit_graph_surrogates(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -271,6 +271,24 @@ def normal_quantiles(levels: Sequence[float] | np.ndarray) -> np.ndarray:
 
     quantiles: np.ndarray = ndtri(torch.as_tensor(levels, dtype=torch.float64)).numpy()
     return quantiles
+
+
+def temperatures_from_saved(description: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the temperatures and the network temperatures of a saved description, by objective.
+
+    Args:
+        description: the saved description.
+
+    Raises:
+        ValueError: one is not above 0.
+    """
+    temperatures, network = (
+        {str(name): float(t) for name, t in description[key].items()}
+        for key in ("temperatures", "network_temperatures")
+    )
+    if not all(0 < t < math.inf for t in (*temperatures.values(), *network.values())):
+        raise ValueError("a temperature is not above 0")
+    return temperatures, network
 
 
 def student_width(count: int) -> float:
