@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 ASSETS = Path(__file__).parent / "assets"  # shipped models and tables of constants
 RECIPES = Path(__file__).parent / "recipes"  # shipped training recipes
+NO_CSV_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")  # of tables that are no CSV files
 
 
 class NotWritableError(ValueError):

@@ -168,8 +168,7 @@ def task_of(name: str) -> str:
     """
     if name not in names():
         return ""
-    space = get(name)
-    return space.task or (IMAGE_CLASSIFICATION if space.input_type == "float" else LANGUAGE_MODELLING)
+    return get(name).known_task
 
 
 def location_of(space: SearchSpace[Any]) -> str:

@@ -8,13 +8,14 @@ Examples:
     (1, 10)
 
 Parameters and multiply-accumulates are exact. The text of a network is that of the equivalent PyTorch module.
-Images have the shape [batch, channels, height, width], tokens [batch, tokens, features].
+Images have the shape [batch, channels, height, width], signals [batch, channels, length], volumes [batch,
+channels, depth, height, width], tokens [batch, tokens, features], and vectors [batch, features].
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
+from math import prod, sqrt
 
 from search_spaces.graph import Constant, Graph, Value, Weight
 from search_spaces.notation import most_similar
@@ -60,7 +61,7 @@ def normalize(graph: Graph, x: Value, norm: str = "batch", groups: int = 8) -> V
 
     Args:
         graph: graph to write to.
-        x: images, or tokens for `layer`.
+        x: images, signals or volumes; vectors for `batch`; images, tokens or vectors for `layer`.
         norm: `batch`, `group`, `instance`, `layer` (over the channels of each position), or `none`.
         groups: number of groups of `group`.
 
@@ -73,7 +74,8 @@ def normalize(graph: Graph, x: Value, norm: str = "batch", groups: int = 8) -> V
         return x
     if norm == "layer":
         return _layer_norm(graph, x)
-    _check_image(x, f"normalization {norm!r}")
+    if norm != "batch" or len(x.shape) > 2:
+        _check_channels_first(x, f"normalization {norm!r}")
     if norm == "batch":
         return graph.batch_norm(x)
     if norm == "instance":
@@ -85,8 +87,10 @@ def normalize(graph: Graph, x: Value, norm: str = "batch", groups: int = 8) -> V
     rows = graph.op("Reshape", x, Constant((0, groups, -1)))
     ones, zeros = (graph.op("Expand", Constant(value), Constant((groups,))) for value in (1.0, 0.0))
     y = graph.op("Reshape", graph.op("InstanceNormalization", rows, ones, zeros), Constant((0, *x.shape[1:])))
-    y = graph.op("Mul", y, graph.weight(x.channels, 1, 1, fill=1.0))
-    return graph.op("Add", y, graph.weight(x.channels, 1, 1, fill=0.0))
+    y.channels_first = True
+    of_channels = x.channels, *[1] * (len(x.shape) - 2)
+    y = graph.op("Mul", y, graph.weight(*of_channels, fill=1.0))
+    return graph.op("Add", y, graph.weight(*of_channels, fill=0.0))
 
 
 def conv_norm(
@@ -105,7 +109,7 @@ def conv_norm(
 
     Args:
         graph: graph to write to.
-        x: images.
+        x: images, signals or volumes.
         channels: output channels.
         kernel: kernel size.
         stride: stride.
@@ -134,16 +138,16 @@ def depthwise_separable(
 def squeeze_excitation(
     graph: Graph, x: Value, hidden: int, activation: str = "relu", gate: str = "hardsigmoid"
 ) -> Value:
-    """Write squeeze-and-excitation: channels of images are multiplied by a function of their means.
+    """Write squeeze-and-excitation: channels are multiplied by a function of their means.
 
     Args:
         graph: graph to write to.
-        x: images.
+        x: images, signals or volumes.
         hidden: channels of the bottleneck.
         activation: activation of the bottleneck.
         gate: activation of the factors: `hardsigmoid` as in MobileNetV3, or `sigmoid` as in EfficientNet.
     """
-    _check_image(x, "squeeze-and-excitation")
+    _check_channels_first(x, "squeeze-and-excitation")
     y = graph.conv(graph.op("GlobalAveragePool", x), hidden, 1, bias=True)
     y = graph.conv(activate(graph, y, activation), x.channels, 1, bias=True)
     return graph.op("Mul", x, activate(graph, y, gate))
@@ -167,7 +171,7 @@ def inverted_residual(
 
     Args:
         graph: graph to write to.
-        x: images.
+        x: images, signals or volumes.
         channels: output channels.
         kernel: kernel size of the depthwise convolution.
         stride: stride of the depthwise convolution.
@@ -216,7 +220,7 @@ def bottleneck_block(
 
     Args:
         graph: graph to write to.
-        x: images.
+        x: images, signals or volumes.
         channels: output channels.
         stride: stride of the middle convolution.
         reduction: output channels relative to those of the middle convolution.
@@ -243,19 +247,20 @@ def linear(graph: Graph, x: Value, features: int, bias: bool = True) -> Value:
 
 
 def patch_embedding(graph: Graph, x: Value, features: int, patch: int, positions: bool = True) -> Value:
-    """Write a patch embedding: one token for each square of `patch` pixels (vision transformer).
+    """Write a patch embedding: one token for each patch of an image (vision transformer) or of a signal.
 
     Args:
         graph: graph to write to.
-        x: images.
+        x: images, signals or volumes.
         features: features of a token.
-        patch: height and width of a patch.
+        patch: size of a patch along each axis.
         positions: add learnt position embeddings.
     """
-    _check_image(x, "a patch embedding")
-    w, b = graph.weight(features, x.channels, patch, patch), graph.weight(features, fill=0.0)
-    y = graph.op("Conv", x, w, b, strides=[patch, patch])
-    number = y.side * y.width
+    _check_channels_first(x, "a patch embedding")
+    axes = len(x.shape) - 2
+    w, b = graph.weight(features, x.channels, *[patch] * axes), graph.weight(features, fill=0.0)
+    y = graph.op("Conv", x, w, b, strides=[patch] * axes)
+    number = prod(y.shape[2:])
     y = graph.op("Transpose", graph.op("Reshape", y, Constant((0, features, number))), perm=[0, 2, 1])
     return graph.op("Add", y, graph.weight(1, number, features)) if positions else y
 
@@ -323,17 +328,16 @@ def classifier(
 
     Args:
         graph: graph to write to.
-        x: images or tokens.
+        x: images, signals, volumes, tokens or vectors.
         classes: number of classes.
         hidden: features of a hidden layer; 0 for none.
         activation: activation of the hidden layer.
         norm: normalization before the mean, such as `layer` for transformers.
     """
     x = normalize(graph, x, norm)
-    if len(x.shape) == 3:
+    if len(x.shape) == 3 and not x.channels_first:
         x = graph.op("ReduceMean", x, Constant((1,)), keepdims=0)
-    else:
-        _check_image(x, "a classifier")
+    elif len(x.shape) > 2:
         x = graph.op("Flatten", graph.op("GlobalAveragePool", x))
     if hidden:
         x = activate(graph, graph.linear(x, hidden), activation)
@@ -354,10 +358,11 @@ def _add_shortcut(graph: Graph, x: Value, y: Value, stride: int, norm: str, acti
 
 
 def _layer_norm(graph: Graph, x: Value) -> Value:
-    """Write a layer norm over the features of tokens, or over the channels of each pixel of images."""
-    if len(x.shape) == 4:
-        y = _layer_norm_last(graph, graph.op("Transpose", x, perm=[0, 2, 3, 1]))
-        return graph.op("Transpose", y, perm=[0, 3, 1, 2])
+    """Write a layer norm over the features of tokens, or over the channels of each position of images."""
+    axes = len(x.shape)
+    if axes > 3:
+        y = _layer_norm_last(graph, graph.op("Transpose", x, perm=[0, *range(2, axes), 1]))
+        return graph.op("Transpose", y, perm=[0, axes - 1, *range(1, axes - 1)])
     return _layer_norm_last(graph, x)
 
 
@@ -370,14 +375,15 @@ def _affine(graph: Graph, channels: int) -> tuple[Weight, Weight]:
     return graph.weight(channels, fill=1.0), graph.weight(channels, fill=0.0)
 
 
-def _check_image(x: Value, what: str) -> None:
-    """Refuse what is no image.
+def _check_channels_first(x: Value, what: str) -> None:
+    """Refuse what is no image, signal or volume.
 
     Raises:
-        ValueError: the value has another number of dimensions.
+        ValueError: the value is a vector or a list of tokens.
     """
-    if len(x.shape) != 4:
-        raise ValueError(f"{what} reads images, not the shape {list(x.shape)}")
+    if len(x.shape) < 4 and not x.channels_first:
+        kind = "tokens" if len(x.shape) == 3 else "vectors"
+        raise ValueError(f"{what} reads images, signals or volumes, not {kind} of shape {list(x.shape)}")
 
 
 def _check_tokens(x: Value, what: str) -> None:
@@ -386,5 +392,5 @@ def _check_tokens(x: Value, what: str) -> None:
     Raises:
         ValueError: the value has another number of dimensions.
     """
-    if len(x.shape) != 3:
+    if len(x.shape) != 3 or x.channels_first:
         raise ValueError(f"{what} reads tokens, not the shape {list(x.shape)}: see patch_embedding")

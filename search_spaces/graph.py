@@ -19,11 +19,12 @@ from math import prod
 from operator import index
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import TensorProto
 
+from search_spaces.arguments import along_axes, checked_size, plain_attribute
 from search_spaces.functions import FunctionOutliner
+from search_spaces.layout import channels_and_sides, has_channels_first
 from search_spaces.nodes import (
     Argument,
     Call,
@@ -50,7 +51,7 @@ class Graph:
     """A network that is being built, with its costs so far.
 
     Args:
-        input_shape: batch size, and channels, height and width of images or the number of tokens.
+        input_shape: batch size, and the sizes of an input, see `search_spaces.SearchSpace`.
         weights: give every weight its own initialiser; otherwise there is one input for each weight shape.
         outlined: write repeated blocks as local functions.
         seed: random seed of the initialisers.
@@ -86,10 +87,11 @@ class Graph:
         self._frozen: set[Weight] = set()  # weights that are not trainable
         self._first_id = 0  # of the values of the block that is written
         self.input_info = TensorInfo(INPUT_TYPES[input_type], tuple(map(index, input_shape)))
+        channels_first = input_type == "float" and len(input_shape) > 2
         if checked:
-            self.input = self._new_value(self.input_info)
+            self.input = self._new_value(self.input_info, channels_first)
         else:
-            self.input = Value(next(self._ids), *_sizes(self.input_info.shape))
+            self.input = Value(next(self._ids), *channels_and_sides(self.input_info.shape, channels_first))
         self._block_input = self.input
 
     def op(
@@ -153,7 +155,7 @@ class Graph:
     ) -> Value:
         """Return the output value of an operator that is checked; see `op`."""
         for name, value in attributes.items():
-            attributes[name] = _plain(value)
+            attributes[name] = plain_attribute(value)
         infos = []
         for k, a in enumerate(arguments):
             if isinstance(a, Value):
@@ -164,7 +166,7 @@ class Graph:
                 )
             infos.append(None if a is None else a.info)
         output, macs = _inference()(kind, tuple(sorted(attributes.items())), tuple(infos))
-        value = self._new_value(output)
+        value = self._new_value(output, has_channels_first(kind, arguments, attributes, output.shape))
         self._op_macs[value.id] = macs
         self.macs += self._op_macs[value.id]
         channels, side, width = expected
@@ -182,9 +184,9 @@ class Graph:
                 )
         return value
 
-    def _new_value(self, info: TensorInfo) -> Value:
+    def _new_value(self, info: TensorInfo, channels_first: bool) -> Value:
         """Return a new value of a checked graph."""
-        value = Value(next(self._ids), *_sizes(info.shape), info)
+        value = Value(next(self._ids), *channels_and_sides(info.shape, channels_first), info, channels_first)
         self._values[value.id] = value
         return value
 
@@ -213,7 +215,7 @@ class Graph:
             trainable: count the weight as a parameter.
         """
         if self.checked:
-            shape = tuple([_checked_size(d, shape) for d in shape])
+            shape = tuple([checked_size(d, shape) for d in shape])
             self.params += prod(shape) if trainable else 0
             weight = Weight(shape, fill, next(self._uses))
             if not trainable:
@@ -227,8 +229,8 @@ class Graph:
         self,
         x: Value,
         channels: int,
-        kernel: int | tuple[int, int],
-        stride: int | tuple[int, int] = 1,
+        kernel: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
         groups: int = 1,
         bias: bool = False,
         dilation: int = 1,
@@ -236,41 +238,58 @@ class Graph:
         """Add a padded convolution and return its output.
 
         Args:
-            x: input.
+            x: images, or in a checked graph also signals [batch, channels, length] or volumes.
             channels: output channels.
-            kernel: kernel size; a pair is height and width.
-            stride: stride; a pair is height and width.
+            kernel: kernel size; a tuple has a size for each axis, such as height and width.
+            stride: stride; a tuple has one for each axis.
             groups: number of groups.
             bias: add a bias.
             dilation: dilation of the kernel.
         """
-        if groups < 1 or x.channels % groups or channels % groups:
+        in_channels, num_axes = self._channels_and_axes(x, "graph.conv")
+        if groups < 1 or in_channels % groups or channels % groups:
             raise ValueError(
-                f"{counted(groups, 'group does', 'groups do')} not divide the channels {x.channels} and"
+                f"{counted(groups, 'group does', 'groups do')} not divide the channels {in_channels} and"
                 f" {channels}"
             )
-        height, width = _pair(kernel)
-        down, across = _pair(stride)
-        w = self.weight(channels, x.channels // groups, height, width)
+        sizes = along_axes(kernel, num_axes, "the kernel of graph.conv")
+        strides = along_axes(stride, num_axes, "the stride of graph.conv")
+        w = self.weight(channels, in_channels // groups, *sizes)
         arguments: list[Argument] = [x, w, self.weight(channels, fill=0.0)] if bias else [x, w]
         attributes: dict[str, Any] = {}
-        if height > 1 or width > 1:
-            attributes["pads"] = [dilation * (height // 2), dilation * (width // 2)] * 2
-        if down > 1 or across > 1:
-            attributes["strides"] = [down, across]
+        if max(sizes) > 1:
+            attributes["pads"] = [dilation * (size // 2) for size in sizes] * 2
+        if max(strides) > 1:
+            attributes["strides"] = [*strides]
         if groups > 1:
             attributes["group"] = groups
         if dilation > 1:
-            attributes["dilations"] = [dilation, dilation]
+            attributes["dilations"] = [dilation] * num_axes
         if self.checked:
             return self.op("Conv", *arguments, **attributes)
-        size = -(-x.side // down), -(-x.width // across)
+        size = -(-x.side // strides[0]), -(-x.width // strides[1])
         self.macs += self.input_shape[0] * prod(size) * prod(w.shape)
         return self.op("Conv", *arguments, channels=channels, side=size[0], width=size[1], **attributes)
 
+    def _channels_and_axes(self, x: Value, what: str) -> tuple[int, int]:
+        """Return the channels of the input of a layer that slides, and the number of axes behind them.
+
+        Raises:
+            ValueError: in a checked graph, the input has no such axis.
+        """
+        if not self.checked:
+            return x.channels, 2
+        self._check_value(x, f"the input of {what}")
+        if len(x.shape) < 3:
+            raise ValueError(
+                f"{what} reads signals [batch, channels, length], images or volumes, not the shape"
+                f" {list(x.shape)}"
+            )
+        return x.shape[1], len(x.shape) - 2
+
     def batch_norm(self, x: Value) -> Value:
         """Add batch normalisation and return its output."""
-        c = x.channels
+        c = x.shape[1] if self.checked else x.channels
         return self.op(
             "BatchNormalization",
             x,
@@ -287,17 +306,18 @@ class Graph:
 
         Args:
             kind: `AveragePool`, which does not count padding, or `MaxPool`.
-            x: input.
+            x: images, or in a checked graph also signals or volumes.
             kernel: kernel size.
             stride: stride.
             padded: pad by half the kernel size.
             ceil: round the output size up.
         """
-        attributes: dict[str, Any] = {"kernel_shape": [kernel, kernel]}
+        num_axes = self._channels_and_axes(x, "graph.pool")[1]
+        attributes: dict[str, Any] = {"kernel_shape": [kernel] * num_axes}
         if stride > 1:
-            attributes["strides"] = [stride, stride]
+            attributes["strides"] = [stride] * num_axes
         if padded:
-            attributes["pads"] = [kernel // 2] * 4
+            attributes["pads"] = [kernel // 2] * 2 * num_axes
         if ceil:
             attributes["ceil_mode"] = 1
         if self.checked:
@@ -306,7 +326,9 @@ class Graph:
         return self.op(kind, x, side=side, **attributes)
 
     def classifier(self, x: Value, classes: int) -> Value:
-        """Add global average pooling and a linear layer, and return the logits."""
+        """Add the mean over all positions of each channel and a linear layer, and return the logits."""
+        if self.checked:
+            return self.linear(self.op("Flatten", self.op("GlobalAveragePool", x)), classes)
         return self.linear(self.op("Flatten", self.op("GlobalAveragePool", x, side=1), side=0), classes)
 
     def linear(self, x: Value, classes: int) -> Value:
@@ -410,16 +432,6 @@ class Graph:
         )
 
 
-def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the channels, side and width of a shape with the batch size.
-
-    The channels of vectors and of lists of tokens are their last size, those of images the second one.
-    """
-    if len(shape) >= 4:
-        return shape[1], shape[2], shape[3]
-    return shape[-1] if shape else 1, shape[1] if len(shape) == 3 else 0, 0
-
-
 @cache
 def _inference() -> Callable[..., Inferred]:
     """Return the function that checks operators and infers shapes.
@@ -428,32 +440,3 @@ def _inference() -> Callable[..., Inferred]:
     """
     function: Callable[..., Inferred] = import_module("nas_rlm.graph.builder_checks").infer_operator
     return function
-
-
-def _checked_size(size: object, shape: Sequence[object]) -> int:
-    """Return a size of a weight as an integer.
-
-    Raises:
-        ValueError: it is no positive integer.
-    """
-    try:
-        checked = index(size)  # type: ignore[arg-type]
-    except TypeError:
-        checked = 0
-    if checked < 1:
-        raise ValueError(f"a weight of shape {list(shape)}: expected positive integers")
-    return checked
-
-
-def _plain(value: Any) -> Any:
-    """Return an attribute with numbers of Python in place of those of NumPy, and tuples in place of lists."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return tuple([_plain(v) for v in value])
-    return int(value) if isinstance(value, bool) else value
-
-
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    """Return an integer as a pair of equal integers, and a pair unchanged."""
-    return value if isinstance(value, tuple) else (value, value)

@@ -16,7 +16,7 @@ from typing import Any
 
 from search_spaces.graph import INPUT_TYPES
 from search_spaces.notation import most_similar
-from search_spaces.space import SearchSpace
+from search_spaces.space import DEFAULT_TASKS, SearchSpace
 
 METHODS = ("decode", "encode", "parse", "write")  # that a subclass has to define
 FORBIDDEN_IN_NAMES = " ,:<>=@/\\"  # characters that separate names in lists, locations and constraints
@@ -135,8 +135,12 @@ def check_attributes(space: SearchSpace[Any], where: str) -> None:
         raise ValueError(
             f"{where}: task of {kind} is {space.task!r}, expected a text such as 'image classification'"
         )
-    if len(space.input_shape) != (3 if space.input_type == "float" else 1):
-        expected = "channels, height and width" if space.input_type == "float" else "the number of tokens"
+    if len(space.input_shape) > (len(DEFAULT_TASKS) if space.input_type == "float" else 1):
+        expected = (
+            "one number of features, or channels and up to three sizes, such as (3, 32, 32) of images"
+            if space.input_type == "float"
+            else "the number of tokens"
+        )
         raise ValueError(f"{where}: input_shape of {kind} is {space.input_shape!r}, expected {expected}")
 
 

@@ -41,9 +41,10 @@ class Value:
     Args:
         id: number that is unique in the graph.
         channels: number of channels or features.
-        side: height in pixels; number of tokens of a list of tokens; 0 for vectors.
-        width: width in pixels; 0 for vectors and lists of tokens.
+        side: height in pixels; number of tokens of a list of tokens; length of a signal; 0 for vectors.
+        width: width in pixels; 0 for vectors, lists of tokens and signals.
         info: type and shape, in a network of a user's own space.
+        channels_first: its channels are behind the batch, see `search_spaces.layout`; False if unknown.
     """
 
     id: int
@@ -51,6 +52,7 @@ class Value:
     side: int
     width: int
     info: TensorInfo | None = None
+    channels_first: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,7 +63,9 @@ class Value:
 
     @property
     def inner_shape(self) -> tuple[int, ...]:
-        """Shape without the batch size, of images, lists of tokens or vectors."""
+        """Shape without the batch size; in a network without checks that of an image, tokens or a vector."""
+        if self.info is not None:
+            return self.info.shape[1:]
         if self.width:
             return self.channels, self.side, self.width
         return (self.side, self.channels) if self.side else (self.channels,)

@@ -14,6 +14,7 @@ from search_spaces.wording import counted
 
 A = TypeVar("A")
 IMAGE_CLASSIFICATION, LANGUAGE_MODELLING = "image classification", "language modelling"
+DEFAULT_TASKS = "tasks on vectors", "tasks on signals", IMAGE_CLASSIFICATION, "tasks on volumes"  # by axes
 
 
 class SearchSpace(ABC, Generic[A]):
@@ -26,11 +27,13 @@ class SearchSpace(ABC, Generic[A]):
         name: name for `search_spaces.get`.
         size: number of architectures; None if it is unknown.
         genes: number of values of each gene; gene i of a genome is an integer from 0 to genes[i] - 1.
-        input_shape: channels, height and width of the networks' input, or its number of tokens, if all
-            networks have the same.
-        input_type: element type of the input: `float` of images, or `int64` of token ids.
-        task: what the networks are trained for; empty for `IMAGE_CLASSIFICATION`, or for
-            `LANGUAGE_MODELLING` of networks that read token ids. Accuracies transfer within one task.
+        input_shape: sizes of the networks' input without the batch, if all networks have the same: channels,
+            height and width of images, channels and length of signals, channels, depth, height and width of
+            volumes, the number of features of vectors, or the number of token ids.
+        input_type: element type of the input: `float`, or `int64` of token ids.
+        task: what the networks are trained for; empty for `IMAGE_CLASSIFICATION` of images,
+            `LANGUAGE_MODELLING` of token ids, and other tasks on other inputs. Accuracies transfer within one
+            task.
         batch_size: number of inputs that a network reads at once. ONNX models, texts and `flops` are those of
             a batch of this size.
         location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that was loaded from there; otherwise empty.
@@ -49,6 +52,14 @@ class SearchSpace(ABC, Generic[A]):
     def is_built_in(self) -> bool:
         """True for the spaces of this package; networks of others are checked while they are built."""
         return type(self).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+    @property
+    def known_task(self) -> str:
+        """What the networks are trained for: `task`, or what is usual with their input."""
+        of_input = (
+            LANGUAGE_MODELLING if self.input_type != "float" else DEFAULT_TASKS[len(self.input_shape) - 1]
+        )
+        return self.task or of_input
 
     @abstractmethod
     def decode(self, genome: np.ndarray) -> A:
@@ -119,7 +130,7 @@ class SearchSpace(ABC, Generic[A]):
         return architecture
 
     def shape(self, architecture: A) -> tuple[int, ...]:
-        """Return channels, height and width of the architecture's input, or its number of tokens."""
+        """Return the sizes of the architecture's input without the batch, as `input_shape` has them."""
         return self.input_shape
 
     def key(self, architecture: A) -> str:

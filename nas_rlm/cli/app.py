@@ -11,7 +11,7 @@ from cyclopts import App, Group, Parameter
 
 import nas_rlm
 import search_spaces
-from nas_rlm.files import check_target
+from nas_rlm.files import NO_CSV_SUFFIXES, check_target
 from nas_rlm.graph.onnx_graphs.input_shapes import parse_input_shape
 from nas_rlm.utils.progress import print_status, progress_bar, set_mode
 from nas_rlm.utils.validation import MIN_QUANTILE_LEVEL
@@ -68,7 +68,6 @@ def _parse_input_shapes(_: Any, tokens: Sequence[Any]) -> tuple[tuple[str, tuple
     return tuple(shapes.items())
 
 
-OTHER_TABLES = (".parquet", ".json", ".jsonl", ".ndjson", ".xlsx", ".tsv")  # which are no CSV files
 CommaList = Annotated[tuple[str, ...], Parameter(converter=_split, n_tokens=1, negative="")]
 SpaceList = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 QuantileLevels = Annotated[tuple[float, ...], Parameter(converter=_parse_levels, n_tokens=1, negative="")]
@@ -198,7 +197,7 @@ def check_csv_target(path: Path) -> None:
     Raises:
         ValueError: the file is such a one.
     """
-    if path.suffix.lower() in OTHER_TABLES:
+    if path.suffix.lower() in (*NO_CSV_SUFFIXES, ".tsv"):
         raise ValueError(f"--out {path}: predictions are a CSV file, expected {path.with_suffix('.csv')}")
     check_target(path)
 

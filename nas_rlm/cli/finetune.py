@@ -151,10 +151,11 @@ def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> s
 
     A latency of networks, and programs that differ only in numbers, have surrogates that predict alone.
     """
-    from nas_rlm.surrogates.configuration_surrogate import are_configurations
+    from nas_rlm.surrogates.fitting import are_learnt_as_configurations
 
-    programs = [row.input for row in table.where_measured(objective).rows if row.is_program]
-    is_alone = are_configurations(programs) if programs else objective.startswith("latency/")
+    programs = [row for row in table.where_measured(objective).rows if row.is_program]
+    is_latency = objective.startswith("latency/")
+    is_alone = are_learnt_as_configurations(programs, (objective,)) if programs else is_latency
     return "none" if is_alone and surrogates else "token"
 
 

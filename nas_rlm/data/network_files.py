@@ -20,7 +20,7 @@ from nas_rlm.utils.progress import progress_bar
 
 NETWORK_COLUMNS = ("identifier", "onnx")  # a file with both has networks
 ERROR_KEY = "error"  # key of a record whose network cannot be read: the reason
-CACHE_VERSION = 1  # raise it when the texts change
+CACHE_VERSION = 2  # raise it when the texts change
 MIN_CACHED_NETWORKS = 100
 BATCH_SIZE = 32  # networks in memory at a time: a file may be a thousand times as long as its text
 CELL_SPACE = "nasbench201"  # of rows with an architecture instead of a network

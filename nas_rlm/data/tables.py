@@ -180,7 +180,8 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
     is_parquet = start.startswith(PARQUET_MAGIC)
     header = start.partition(b"\n")[0].decode(errors="replace")
     columns = [name.strip().lower() for name in re.split("[,;\t]", header)]
-    is_csv = len(columns) > 1 and all(name.isprintable() for name in columns)
+    is_json = header.startswith(("{", "["))
+    is_csv = len(columns) > 1 and all(name.isprintable() for name in columns) and not is_json
     if not is_parquet and (is_csv or path.suffix.lower() in (".csv", ".tsv")):
         kind = "onnx" if "file" in columns else "programs" if PROGRAM_NAMES & {*columns} else "csv"
         space = " --space SPACE" if kind == "csv" and "space" not in columns else ""
@@ -189,7 +190,8 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
             f"{str(path)!r} is a CSV file, and no parquet table: make one of it with nas-rlm data import"
             f" {kind} {source}{space} --out {target}"
         )
-    reason = f": {error}" if is_parquet else ", but of another format"
+    of_another_format = ", but of another format: expected a table of nas-rlm data import"
+    reason = f": {error}" if is_parquet else of_another_format
     return ValueError(f"{str(path)!r} is not a readable parquet file{reason}")
 
 

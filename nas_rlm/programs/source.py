@@ -135,15 +135,20 @@ def python_error(source: str) -> str:
     Args:
         source: the source.
     """
+    tree, error = _parsed(source)
+    return error if error or (tree and tree.body) else "it has no statement"
+
+
+def _parsed(source: str) -> tuple[ast.Module | None, str]:
+    """Return the syntax tree of a source in Python 3, or why it has none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of literals and escapes
-            has_statements = bool(ast.parse(source).body)
+            return ast.parse(source), ""
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
+        return None, f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
     except (ValueError, RecursionError, MemoryError) as error:
-        return str(error) or "it is nested too deeply"
-    return "" if has_statements else "it has no statement"
+        return None, str(error) or "it is nested too deeply"
 
 
 def only_defines(source: str) -> bool:
@@ -156,9 +161,8 @@ def only_defines(source: str) -> bool:
     Args:
         source: the source.
     """
-    if python_error(source):
-        return False
-    body = [node for node in ast.parse(source).body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    tree, _ = _parsed(source)
+    body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)] if tree else []
     statements = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
     definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return bool(statements) and all(isinstance(node, definitions) for node in statements)

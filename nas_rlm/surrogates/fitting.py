@@ -93,7 +93,7 @@ def _program_surrogates(
 ) -> dict[str, ProgramSurrogate | ConfigurationSurrogate]:
     """Fit surrogates of programs; spaces such as `LeetCode/Java` and `LeetCode/Go` are learnt together.
 
-    Those of programs that differ only in numbers are on the numbers, see `are_configurations`.
+    Those of programs that differ only in numbers are on the numbers, see `are_learnt_as_configurations`.
     """
     of_programs = [row for row in rows if row.is_program and row.space]
     surrogates: dict[str, ProgramSurrogate | ConfigurationSurrogate] = {}
@@ -102,23 +102,28 @@ def _program_surrogates(
         values = {name: table.column(name) for name in objectives_with_enough_labels(table.rows, objectives)}
         spaces, groups = ([getattr(row, key) for row in table.rows] for key in ("space", "group"))
         programs = texts_of_rows(table.rows)
-        is_one_space = len(set(spaces)) == 1
-        if is_one_space and not by_group and (configurations := _of_configurations(programs, values)):
-            surrogates[spaces[0]] = configurations
+        if not by_group and are_learnt_as_configurations(table.rows, tuple(values)):
+            surrogates[spaces[0]] = ConfigurationSurrogate.fit(programs, values)
         else:
             surrogates |= fit_program_surrogates(programs, spaces, values, groups, by_group, existing)
     return surrogates
 
 
-def _of_configurations(
-    programs: Sequence[str], values: Mapping[str, np.ndarray]
-) -> ConfigurationSurrogate | None:
-    """Return a surrogate of programs that differ only in numbers; None for others and labels not above 0."""
-    is_positive = all((column[np.isfinite(column)] > 0).all() for column in values.values())
-    if not (values and is_positive and are_configurations(programs)):
-        return None
-    fitted = ConfigurationSurrogate.fit(programs, values)
-    return fitted if set(fitted.objectives) == set(values) else None
+def are_learnt_as_configurations(programs: Sequence[Row], objectives: Sequence[str]) -> bool:
+    """Return whether programs of one space have a surrogate that predicts them from their numbers alone.
+
+    So it is where those with a label of an objective differ only in numbers, and the labels are above 0.
+
+    Args:
+        programs: rows of measured programs.
+        objectives: objectives to predict, each with at least `MIN_LABELS` labels.
+    """
+    is_one_space = len({row.space for row in programs}) == 1
+    labelled = {name: [row for row in programs if row.is_measured(name)] for name in objectives}
+    return bool(is_one_space and objectives) and all(
+        all(row.targets[name] > 0 for row in rows) and are_configurations([row.input for row in rows])
+        for name, rows in labelled.items()
+    )
 
 
 def fit_graph_surrogates(

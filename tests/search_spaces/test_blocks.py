@@ -340,11 +340,14 @@ def test_networks_run_with_any_batch_size(name):
             lambda g, x: blocks.attention(g, blocks.patch_embedding(g, x, 30, 4), 4),
             "4 heads do not",
         ),
-        (lambda g, x: blocks.patch_embedding(g, blocks.patch_embedding(g, x, 8, 4), 8, 4), "reads images"),
+        (
+            lambda g, x: blocks.patch_embedding(g, blocks.patch_embedding(g, x, 8, 4), 8, 4),
+            r"reads images, signals or volumes, not tokens of shape \[1, 16, 8\]",
+        ),
         (lambda g, x: blocks.patch_embedding(g, x, 8, 32), "larger than the padded image"),
         (lambda g, x: blocks.squeeze_excitation(g, blocks.patch_embedding(g, x, 8, 4), 8), "reads images"),
         (lambda g, x: blocks.normalize(g, blocks.patch_embedding(g, x, 8, 4), "batch"), "reads images"),
-        (lambda g, x: blocks.classifier(g, blocks.linear(g, g.op("Flatten", x), 8), 8), "a classifier reads"),
+        (lambda g, x: blocks.normalize(g, g.op("Flatten", x), "group"), "not vectors of shape"),
         (lambda g, x: blocks.conv_norm(g, x, 10, groups=4), "4 groups do not divide the channels 16 and 10"),
     ],
 )
@@ -352,6 +355,109 @@ def test_arguments_that_do_not_fit(write, message):
     graph = Graph((1, CHANNELS, SIDE, SIDE))
     with pytest.raises(ValueError, match=message):
         write(graph, graph.input)
+
+
+LENGTH = 64
+
+
+class Signals(nn.Module):
+    """An inverted residual with squeeze-and-excitation, a group norm, a pool and patches, on signals."""
+
+    def __init__(self):
+        super().__init__()
+        inner = 3 * CHANNELS
+        self.expansion = nn.Sequential(
+            *(nn.Conv1d(CHANNELS, inner, 1, bias=False), nn.BatchNorm1d(inner), nn.ReLU6()),
+            *(
+                nn.Conv1d(inner, inner, 5, padding=2, groups=inner, bias=False),
+                nn.BatchNorm1d(inner),
+                nn.ReLU6(),
+            ),
+        )
+        self.gate = nn.Sequential(
+            *(nn.AdaptiveAvgPool1d(1), nn.Conv1d(inner, 16, 1), nn.ReLU(), nn.Conv1d(16, inner, 1)),
+            nn.Hardsigmoid(),
+        )
+        self.projection = nn.Sequential(nn.Conv1d(inner, CHANNELS, 1, bias=False), nn.BatchNorm1d(CHANNELS))
+        self.group = nn.Sequential(
+            nn.Conv1d(CHANNELS, 32, 3, 2, 1, bias=False),
+            nn.GroupNorm(8, 32),
+            nn.ReLU(),
+            nn.MaxPool1d(3, 2, 1),
+        )
+        self.patches = nn.Conv1d(32, 24, 4, 4)
+        self.head = nn.Linear(24, 10)
+
+    def forward(self, x):
+        y = self.expansion(x)
+        x = x + self.projection(self.gate(y) * y)
+        return self.head(self.patches(self.group(x)).transpose(1, 2).mean(1))
+
+
+def write_signals(g, x):
+    x = blocks.inverted_residual(g, x, CHANNELS, 5, 1, 3, squeeze=1 / 3)
+    x = g.pool("MaxPool", blocks.conv_norm(g, x, 32, 3, 2, norm="group"), 3, 2, padded=True)
+    return blocks.classifier(g, blocks.patch_embedding(g, x, 24, 4, positions=False), 10)
+
+
+def residual_signals():
+    body = nn.Sequential(
+        *(nn.Conv1d(CHANNELS, 32, 3, 2, 1, bias=False), nn.BatchNorm1d(32), nn.ReLU()),
+        *(nn.Conv1d(32, 32, 3, padding=1, bias=False), nn.BatchNorm1d(32)),
+    )
+    shortcut = nn.Sequential(nn.Conv1d(CHANNELS, 32, 1, 2, bias=False), nn.BatchNorm1d(32))
+    head = nn.Sequential(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(32, 10))
+    return nn.Sequential(Residual(body, shortcut, "relu"), head)
+
+
+def volumes():
+    return nn.Sequential(
+        *(nn.Conv3d(CHANNELS, 8, 3, 2, 1, bias=False), nn.BatchNorm3d(8), nn.ReLU()),
+        *(nn.AvgPool3d(2, 2, count_include_pad=False), nn.Conv3d(8, 16, (1, 3, 3), 1, (0, 1, 1)), nn.SiLU()),
+        *(nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(16, 10)),
+    )
+
+
+def write_volumes(g, x):
+    x = g.pool("AveragePool", blocks.conv_norm(g, x, 8, stride=2), 2, 2)
+    x = blocks.activate(g, g.conv(x, 16, (1, 3, 3), bias=True), "silu")
+    return blocks.classifier(g, x, 10)
+
+
+def vectors():
+    layers = nn.Linear(CHANNELS, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 24), nn.GELU()
+    return nn.Sequential(*layers, nn.Linear(24, 10))
+
+
+def write_vectors(g, x):
+    x = blocks.activate(g, blocks.normalize(g, blocks.linear(g, x, 32)))
+    return blocks.classifier(g, x, 10, 24, "gelu")
+
+
+OTHER_INPUTS = {
+    "signals": ((LENGTH,), Signals, write_signals),
+    "residual signals": (
+        (LENGTH,),
+        residual_signals,
+        lambda g, x: blocks.classifier(g, blocks.basic_block(g, x, 32, 2), 10),
+    ),
+    "volumes": ((8, 12, 16), volumes, write_volumes),
+    "vectors": ((), vectors, write_vectors),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_INPUTS)
+def test_networks_on_other_inputs_are_those_of_pytorch(name):
+    sizes, module, write = OTHER_INPUTS[name]
+    graph, module = Graph((1, CHANNELS, *sizes)), module().eval()
+    model = graph.build(graph.checked_output(write(graph, graph.input)))
+    example = torch.zeros(1, CHANNELS, *sizes)
+    assert graph.params == sum(p.numel() for p in module.parameters())
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        module(example)
+    assert graph.macs == counter.get_total_flops() // 2
+    assert from_onnx(model) == from_torch(module, example)
 
 
 def test_make_divisible():

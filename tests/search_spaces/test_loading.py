@@ -103,7 +103,11 @@ def test_a_changed_file_is_loaded_again(tmp_path, monkeypatch):
         (source(ATTRIBUTES + "    size = 2.5\n" + METHODS), "mine.py:Mine", "the size of Mine is 2.5"),
         (source(ATTRIBUTES + "    genes = [2, 2]\n" + METHODS), "mine.py:Mine", "genes of Mine is"),
         (source(ATTRIBUTES + "    genes = (2, 0)\n" + METHODS), "mine.py:Mine", "genes of Mine is"),
-        (source(ATTRIBUTES + "    input_shape = (3, 8)\n" + METHODS), "mine.py:Mine", "input_shape of Mine"),
+        (
+            source(ATTRIBUTES + "    input_shape = (3, 8, 8, 8, 8)\n" + METHODS),
+            "mine.py:Mine",
+            r"input_shape of Mine is \(3, 8, 8, 8, 8\), expected one number of features, or channels and up",
+        ),
         (
             source(ATTRIBUTES + "    input_type = 'int32'\n" + METHODS),
             "mine.py:Mine",

@@ -19,12 +19,11 @@ from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.data.tables import METADATA_PREFIXES
 from nas_rlm.data.text_data import MINUS_SIGNS, MISSING
-from nas_rlm.files import read_text
+from nas_rlm.files import NO_CSV_SUFFIXES, read_text
 from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
-OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")  # of files that are no CSV files
 SEPARATORS = (",", ";", "\t", "|")
 SPACE_COLUMN = "space"
 IDENTIFIER_COLUMNS = ("identifier", "name", "id")
@@ -74,7 +73,7 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
         FileNotFoundError: there is no such file.
         ValueError: the file is not a CSV file with a header and at least one line.
     """
-    if Path(path).suffix.lower() in OTHER_SUFFIXES:
+    if Path(path).suffix.lower() in NO_CSV_SUFFIXES:
         raise ValueError(f"{str(path)!r} is of another format: expected a CSV file with named columns")
     csv.field_size_limit(MAX_CELL)
     text = read_text(path, "a CSV file with named columns")

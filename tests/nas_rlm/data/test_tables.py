@@ -198,9 +198,10 @@ def test_missing_values_are_left_out(tmp_path):
 def test_files_that_are_not_tables_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no table at"):
         read(tmp_path / "none.parquet")
-    (tmp_path / "text.parquet").write_text("some words\n")
-    with pytest.raises(ValueError, match="is not a readable parquet file, but of another format"):
-        read(tmp_path / "text.parquet")
+    for name, content in (("text.parquet", "some words\n"), ("a.jsonl", '{"arch": "x", "accuracy": 1}\n')):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match="is not a readable parquet file, but of another format"):
+            read(tmp_path / name)
     (tmp_path / "cut.parquet").write_bytes(b"PAR1" + bytes(100))
     with pytest.raises(ValueError, match="is not a readable parquet file: "):
         check_readable(tmp_path / "cut.parquet")

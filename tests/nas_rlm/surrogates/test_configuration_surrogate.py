@@ -11,7 +11,7 @@ from nas_rlm.surrogates.configuration_surrogate import (
     are_configurations,
     split_numbers,
 )
-from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.surrogates.fitting import are_learnt_as_configurations, fit_surrogates
 from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
 from nas_rlm.surrogates.program_fitting import fit_program_surrogates
 from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
@@ -100,9 +100,14 @@ def test_tables_of_configurations_get_this_surrogate():
     rows = [Row("triton", "", {"latency/gpu": t}, p) for p, t in zip(programs, times, strict=True)]
     (surrogate,) = fit_surrogates(rows, ["latency/gpu"])["triton"]
     assert isinstance(surrogate, ConfigurationSurrogate)
+    assert are_learnt_as_configurations(rows, ["latency/gpu"])
+    assert not are_learnt_as_configurations(
+        [*rows[:15], *(replace(r, space="other") for r in rows[15:])], ["latency/gpu"]
+    )
     zero = [replace(row, targets={"latency/gpu": 0.0}) for row in rows[:1]]
     (with_zero,) = fit_surrogates([*zero, *rows[1:]], ["latency/gpu"])["triton"]
     assert isinstance(with_zero, ProgramSurrogate)
+    assert not are_learnt_as_configurations([*zero, *rows[1:]], ["latency/gpu"])
     (for_problems,) = fit_surrogates(rows, ["latency/gpu"], by_group=True)["triton"]
     assert isinstance(for_problems, ProgramSurrogate)
     mixed = [*rows, *(Row("triton", "", {"latency/gpu": 1.0}, f"print({'x' * k})") for k in range(9))]

@@ -105,8 +105,10 @@ def _split_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[list[in
 
 
 def squeeze(graph: Rewriter, op: Op) -> list[Op] | None:
-    """Replace as `_reshape`; write axes in ascending order, counted from 0."""
+    """Replace as `reshape` and `_pool_of_signals`; write axes in ascending order, counted from 0."""
     replaced = reshape(graph, op)
+    if replaced is None:
+        replaced = _pool_of_signals(graph, op)
     if replaced is not None:
         return replaced
     x, axes = graph.tensor(op, 0), graph.tensor(op, 1)
@@ -117,6 +119,18 @@ def squeeze(graph: Rewriter, op: Op) -> list[Op] | None:
     found = [int(a) for a in axes.array.reshape(-1)]
     ordered = sorted(a % rank for a in found)
     return None if found == ordered else [op.changed([op.inputs[0], graph.new(vector(ordered))])]
+
+
+def _pool_of_signals(graph: Rewriter, op: Op) -> list[Op] | None:
+    """Pool signals themselves, where an exporter pools images of height 1 and squeezes the result."""
+    pool = graph.exclusive_producer(op.inputs[0], "GlobalAveragePool")
+    image = None if pool is None else graph.exclusive_producer(pool.inputs[0], "Unsqueeze")
+    before = None if image is None else graph.tensor(image, 0)
+    after = graph.tensors[op.outputs[0]].known_shape
+    if image is None or before is None or before.shape is None or len(before.shape) < 3 or after is None:
+        return None
+    is_pooled = len(after) == len(before.shape) and set(after[2:]) == {1} and after[:2] == before.shape[:2]
+    return [Op("GlobalAveragePool", {}, image.inputs[:1], op.outputs)] if is_pooled else None
 
 
 def flatten(graph: Rewriter, op: Op) -> list[Op] | None:

@@ -1,0 +1,65 @@
+"""Which axis of a value has the channels.
+
+Images [batch, channels, height, width], signals [batch, channels, length] and volumes have them behind the
+batch, tokens [batch, tokens, features] and vectors in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from search_spaces.nodes import Argument, Value
+
+OF_CHANNELS = (
+    "AveragePool",
+    "BatchNormalization",
+    "Conv",
+    "ConvTranspose",
+    "InstanceNormalization",
+    "MaxPool",
+)
+
+
+def channels_and_sides(shape: tuple[int, ...], channels_first: bool) -> tuple[int, int, int]:
+    """Return the channels, side and width of a shape with the batch size, see `search_spaces.nodes.Value`.
+
+    Examples:
+        >>> channels_and_sides((1, 6, 128), True), channels_and_sides((1, 196, 64), False)
+        ((6, 128, 0), (64, 196, 0))
+
+    Args:
+        shape: the shape.
+        channels_first: three sizes are of a signal, and not of tokens.
+    """
+    if len(shape) >= 4:
+        return shape[1], shape[2], shape[3]
+    if len(shape) == 3:
+        return (shape[1], shape[2], 0) if channels_first else (shape[2], shape[1], 0)
+    return shape[-1] if shape else 1, 0, 0
+
+
+def has_channels_first(
+    kind: str, arguments: Sequence[Argument], attributes: Mapping[str, Any], shape: tuple[int, ...]
+) -> bool:
+    """Return whether the output of an operator has its channels behind the batch.
+
+    Args:
+        kind: name of the ONNX operator.
+        arguments: what it reads.
+        attributes: its attributes.
+        shape: shape of its output, with the batch size.
+    """
+    read = [a for a in arguments if isinstance(a, Value)]
+    if kind in OF_CHANNELS:
+        return True
+    if kind == "MatMul" or not read or len(shape) < 3:
+        return False
+    x = read[0]
+    if kind == "Reshape":
+        return x.channels_first and x.shape[:2] == shape[:2]
+    if kind == "Transpose":
+        order = attributes.get("perm", range(len(shape))[::-1])
+        return order[1] == (1 if x.channels_first else len(order) - 1)
+    of_its_shape = [value for value in read if value.shape == shape]
+    return all(value.channels_first for value in of_its_shape or read)
