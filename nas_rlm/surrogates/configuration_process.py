@@ -1,4 +1,4 @@
-"""Gaussian processes on the numbers of a program, of which the configurations are equal otherwise."""
+"""Gaussian processes on the features of the configurations of a program."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from torch import Tensor
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.field_target import fit_process, interval_width
 from nas_rlm.surrogates.gaussian_process import GaussianProcess
-from nas_rlm.surrogates.predictive import EPSILON, student_width
+from nas_rlm.surrogates.predictive import student_width
 
-MAX_NUMBER = 1e100
 MAX_LOGARITHM = 700.0  # of a predicted value
 MAX_STANDARDISED, MAX_EXTRAPOLATED = 6.0, 50.0  # larger numbers are cut, for a Matérn and a linear kernel
-LINEAR_PREFERENCE = 1.1  # factor of the error of a linear kernel, which extrapolates laws of sizes
+LINEAR_ADVANTAGE = 0.5  # error of a linear kernel, which extrapolates laws of sizes, relative to the other
 SMALL_ERROR = 0.01  # of standardised scores, below which a kernel is linear
 PROCESS_TENSORS = ("features", "scores", "hyperparameters", "alpha")
 
@@ -71,74 +70,11 @@ class LogTransform:
 
 
 @dataclass(frozen=True)
-class NumberScaling:
-    """Standardisation of the numbers of a program that differ between its configurations.
-
-    Args:
-        positions: positions of these numbers in the program; of those that rank the configurations alike, the
-            first one, int64 [D].
-        is_log: whether the logarithm of each counts, bool [D].
-        scaling: mean and standard deviation of each, float64 [2, D].
-    """
-
-    positions: np.ndarray
-    is_log: np.ndarray
-    scaling: np.ndarray
-
-    @classmethod
-    def fit(cls, numbers: np.ndarray) -> NumberScaling:
-        """Fit to the numbers of M configurations, float64 [M, P]."""
-        positions: list[int] = []
-        ranks: list[tuple[int, ...]] = []
-        for position, column in enumerate(numbers.T):
-            codes = np.unique(column, return_inverse=True)[1]
-            same = {tuple(codes.tolist()), tuple((codes.max() - codes).tolist())}
-            if codes.max() > 0 and not same.intersection(ranks):
-                positions.append(position)
-                ranks.append(tuple(codes.tolist()))
-        is_log = np.array([bool((numbers[:, position] > 0).all()) for position in positions])
-        unscaled = cls(np.array(positions, int), is_log, np.repeat([[0.0], [1.0]], len(positions), axis=1))
-        values = unscaled.transform(numbers)
-        return replace(unscaled, scaling=np.stack([values.mean(0), values.std(0) + EPSILON]))
-
-    def transform(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the standardised numbers of N configurations, float64 [N, D]."""
-        values = numbers[:, self.positions]
-        logarithms = np.log(np.maximum(values, 1 / MAX_NUMBER))
-        centered = np.where(self.is_log, logarithms, values) - self.scaling[0]
-        standardised: np.ndarray = centered / self.scaling[1]
-        return standardised
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors to save, by name."""
-        return {
-            "positions": torch.from_numpy(self.positions),
-            "is_log": torch.from_numpy(self.is_log.astype(np.uint8)),
-            "scaling": torch.from_numpy(self.scaling),
-        }
-
-    @classmethod
-    def from_saved(cls, tensors: Mapping[str, Tensor]) -> NumberScaling:
-        """Make a scaling from its `tensors`.
-
-        Raises:
-            ValueError: a tensor is missing or has another shape, or a value is out of range.
-        """
-        count = len(tensors.get("positions", ()))
-        shapes = {"positions": (count,), "is_log": (count,), "scaling": (2, count)}
-        check_shapes(tensors, shapes, {"positions": torch.int64, "is_log": torch.uint8})
-        positions, is_log, scaling = (tensors[name].numpy() for name in shapes)
-        if not (count and (positions >= 0).all() and (scaling[1] > 0).all()):
-            raise ValueError("the positions of numbers or their deviations are not above 0")
-        return cls(positions, is_log > 0, scaling.astype(float))
-
-
-@dataclass(frozen=True)
 class ConfigurationProcess:
     """The Gaussian process of one objective of the configurations of one program.
 
     Args:
-        features: standardised numbers of M labelled configurations, float64 [M, D].
+        features: standardised features of M labelled configurations, float64 [M, D].
         scores: standardised scores of their labels, float64 [M].
         hyperparameters: see `nas_rlm.surrogates.gaussian_process`.
         alpha: see `nas_rlm.surrogates.gaussian_process`, float64 [M].
@@ -158,20 +94,20 @@ class ConfigurationProcess:
     width: float
 
     @classmethod
-    def fit(cls, numbers: np.ndarray, scores: np.ndarray) -> tuple[ConfigurationProcess, np.ndarray]:
+    def fit(cls, features: np.ndarray, scores: np.ndarray) -> tuple[ConfigurationProcess, np.ndarray]:
         """Fit to M labels, and return the process and the score of each label predicted from others [M].
 
         Args:
-            numbers: standardised numbers, float64 [M, D].
+            features: standardised features, float64 [M, D].
             scores: scores of the labels, float64 [M].
         """
         center, scale = float(scores.mean()), float(scores.std()) or 1.0
         targets = torch.from_numpy((scores - center) / scale).float().double()
-        columns = torch.from_numpy(numbers).float().double()
+        columns = torch.from_numpy(features).float().double()
         count = columns.shape[1]
         smooth, linear = (fit_process(columns, [count], targets, num_linear) for num_linear in (0, count))
         errors = [float((left_out[0] - targets).square().mean()) for *_, left_out in (smooth, linear)]
-        is_linear = errors[1] < max(LINEAR_PREFERENCE * errors[0], SMALL_ERROR)
+        is_linear = errors[1] < max(LINEAR_ADVANTAGE * errors[0], SMALL_ERROR)
         hyperparameters, alpha, (means, stds) = linear if is_linear else smooth
         width = max(1.0, interval_width((targets - means).numpy(), stds.numpy())) * student_width(
             len(targets)
@@ -179,20 +115,29 @@ class ConfigurationProcess:
         process = cls(columns, targets, hyperparameters, alpha, is_linear, center, scale, width)
         return process, center + scale * means.numpy()
 
-    def posterior(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def posterior(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return means and standard deviations of the scores of N configurations, each float64 [N].
 
         Args:
-            numbers: standardised numbers, float64 [N, D].
+            features: standardised features, float64 [N, D].
         """
         limit = MAX_EXTRAPOLATED if self.is_linear else MAX_STANDARDISED
-        features = torch.from_numpy(numbers.clip(-limit, limit))
         num_linear = features.shape[1] if self.is_linear else 0
         process = GaussianProcess(
             self.features, self.scores, self.hyperparameters, self.alpha, num_linear=num_linear
         )
-        means, stds = process.posterior(features)
+        means, stds = process.posterior(torch.from_numpy(features.clip(-limit, limit)))
         return self.center + self.scale * means.numpy(), self.scale * self.width * stds.numpy()
+
+    def with_scores_of(self, former: LogTransform, transform: LogTransform) -> ConfigurationProcess:
+        """Return the same process with scores of another transform.
+
+        Args:
+            former: the transform that its scores are of.
+            transform: the other transform.
+        """
+        center = (self.center * former.std + former.mean - transform.mean) / transform.std
+        return replace(self, center=center, scale=self.scale * former.std / transform.std)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
@@ -204,21 +149,21 @@ class ConfigurationProcess:
 
     @classmethod
     def from_saved(
-        cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any], num_numbers: int
+        cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any], num_features: int
     ) -> ConfigurationProcess:
         """Make a process from its `tensors` and its `description`.
 
         Args:
             tensors: the tensors by name.
             description: the part that was saved as JSON.
-            num_numbers: how many numbers D differ.
+            num_features: number of features D.
 
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
         is_linear = description["is_linear"] is True
         count = len(tensors.get("scores", ()))
-        shapes = {"features": (count, num_numbers), "hyperparameters": (num_numbers + 1,)}
+        shapes = {"features": (count, num_features), "hyperparameters": (num_features + 1,)}
         check_shapes(tensors, {**shapes, "scores": (count,), "alpha": (count,)})
         center, scale, factor = (float(description[name]) for name in ("center", "scale", "width"))
         if not (math.isfinite(center) and 0 < scale < math.inf and 0 < factor < math.inf):

@@ -15,7 +15,11 @@ from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX, is_accuracy, 
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.surrogates.conditional import other_labels
-from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate, are_configurations
+from nas_rlm.surrogates.configuration_surrogate import (
+    MIN_CONFIGURATIONS,
+    ConfigurationSurrogate,
+    are_configurations,
+)
 from nas_rlm.surrogates.features import (
     GENOME,
     GraphFeatures,
@@ -93,30 +97,36 @@ def _program_surrogates(
 ) -> dict[str, ProgramSurrogate | ConfigurationSurrogate]:
     """Fit surrogates of programs; spaces such as `LeetCode/Java` and `LeetCode/Go` are learnt together.
 
-    Those of programs that differ only in numbers are on the numbers, see `are_learnt_as_configurations`.
+    Those of programs that differ only in numbers and words are on these, see `are_learnt_as_configurations`.
     """
     of_programs = [row for row in rows if row.is_program and row.space]
     surrogates: dict[str, ProgramSurrogate | ConfigurationSurrogate] = {}
     for family in dict.fromkeys(row.space.partition("/")[0] for row in of_programs):
         table = Table(family, [row for row in of_programs if row.space.partition("/")[0] == family])
-        values = {name: table.column(name) for name in objectives_with_enough_labels(table.rows, objectives)}
+        names = objectives_with_enough_labels(table.rows, objectives, MIN_CONFIGURATIONS)
+        values = {name: table.column(name) for name in names}
         spaces, groups = ([getattr(row, key) for row in table.rows] for key in ("space", "group"))
         programs = texts_of_rows(table.rows)
-        if not by_group and are_learnt_as_configurations(table.rows, tuple(values)):
-            surrogates[spaces[0]] = ConfigurationSurrogate.fit(programs, values)
+        if not by_group and are_learnt_as_configurations(table.rows, names):
+            fitted = ConfigurationSurrogate.fit(programs, values)
+            for former in existing.get(spaces[0], ()):
+                if isinstance(former, ConfigurationSurrogate):
+                    fitted = fitted.with_other_programs(former)
+            surrogates[spaces[0]] = fitted
         else:
-            surrogates |= fit_program_surrogates(programs, spaces, values, groups, by_group, existing)
+            enough = {name: values[name] for name in objectives_with_enough_labels(table.rows, names)}
+            surrogates |= fit_program_surrogates(programs, spaces, enough, groups, by_group, existing)
     return surrogates
 
 
 def are_learnt_as_configurations(programs: Sequence[Row], objectives: Sequence[str]) -> bool:
-    """Return whether programs of one space have a surrogate that predicts them from their numbers alone.
+    """Return whether programs of one space have a surrogate that predicts them as configurations alone.
 
-    So it is where those with a label of an objective differ only in numbers, and the labels are above 0.
+    So it is where most of those with a label of an objective are configurations, and labels are above 0.
 
     Args:
         programs: rows of measured programs.
-        objectives: objectives to predict, each with at least `MIN_LABELS` labels.
+        objectives: objectives to predict, each with at least `MIN_CONFIGURATIONS` labels.
     """
     is_one_space = len({row.space for row in programs}) == 1
     labelled = {name: [row for row in programs if row.is_measured(name)] for name in objectives}
@@ -217,9 +227,11 @@ def graph_features_of(
     return replace(graph_features_of_space(space, with_genome), sources=tuple(sources))
 
 
-def objectives_with_enough_labels(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
-    """Return the objectives with at least `MIN_LABELS` labels in the rows."""
-    return [name for name in objectives if sum(row.is_measured(name) for row in rows) >= MIN_LABELS]
+def objectives_with_enough_labels(
+    rows: Sequence[Row], objectives: Sequence[str], minimum: int = MIN_LABELS
+) -> list[str]:
+    """Return the objectives with at least a number of labels in the rows."""
+    return [name for name in objectives if sum(row.is_measured(name) for row in rows) >= minimum]
 
 
 def fit_graph_surrogate(

@@ -145,6 +145,8 @@ def _fine_tune(
     by_group = recipe is not None and recipe.by_group
     fitted = fit_surrogates(train_rows, objectives, rlm.surrogates, by_group) if surrogates else {}
     _warn_if_weak(fitted)
+    if surrogates:
+        _check_kept(rlm, train_rows, objectives, fitted)
     if learn == NO_PART:
         return _with_surrogates_alone(rlm, train_rows, objectives, fitted)
     first = None
@@ -162,6 +164,25 @@ def _fine_tune(
     tuned.temperatures = temperatures
     tuned.surrogates = _merge_surrogates(rlm.surrogates, fitted, objectives) if surrogates else {}
     return tuned
+
+
+def _check_kept(
+    rlm: Model, rows: Sequence[Row], objectives: Sequence[str], fitted: Mapping[str, Sequence[Surrogate]]
+) -> None:
+    """Refuse rows with too few labels to replace a surrogate, which the new network does not fit to.
+
+    Raises:
+        TooFewLabelsError: a surrogate of the model would be lost.
+    """
+    few = {}
+    for space in dict.fromkeys(row.space for row in rows):
+        labelled = [row for row in rows if row.space == space]
+        known, new = (surrogate_by_objective(group.get(space, ())) for group in (rlm.surrogates, fitted))
+        for name in _objectives_with_labels(labelled, objectives):
+            if name in known and name not in new:
+                few[space, name] = sum(row.is_measured(name) for row in labelled)
+    if few:
+        raise TooFewLabelsError(few, MIN_LABELS, ", or the model loses what it has learnt from others")
 
 
 def _with_surrogates_alone(

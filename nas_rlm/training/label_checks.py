@@ -21,15 +21,16 @@ class TooFewLabelsError(ValueError):
     Args:
         counts: numbers of labels, by space and objective.
         minimum: the number that is needed.
+        reason: why, as the end of the message.
     """
 
-    def __init__(self, counts: Mapping[tuple[str, str], int], minimum: int) -> None:
+    def __init__(self, counts: Mapping[tuple[str, str], int], minimum: int, reason: str = "") -> None:
         self.counts = dict(counts)
         found = [
             f"{counted(count, 'label')} of {name} for {space or 'networks without a space'}"
             for (space, name), count in self.counts.items()
         ]
-        super().__init__(f"{listed(found)}: expected at least {minimum}")
+        super().__init__(f"{listed(found)}: expected at least {minimum}{reason}")
 
 
 def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:

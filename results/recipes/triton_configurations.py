@@ -27,7 +27,8 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from nas_rlm import RLM
 from nas_rlm.data import Row, read
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate, split_numbers
+from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
+from nas_rlm.surrogates.configuration_text import numbers_of
 from nas_rlm.surrogates.program_fitting import fit_program_surrogates
 
 KERNELS = Path(__file__).parent / "triton_kernels"
@@ -134,7 +135,7 @@ def by_program_surrogate(labelled: Sequence[Row], others: Sequence[Row]) -> np.n
 
 def by_gaussian_process(labelled: Sequence[Row], others: Sequence[Row]) -> np.ndarray:
     """Return what scikit-learn's Gaussian process on logarithms of the numbers predicts."""
-    numbers, new = (np.array([split_numbers(p)[1] for p in _programs(rows)]) for rows in (labelled, others))
+    numbers, new = (np.array([numbers_of(p) for p in _programs(rows)]) for rows in (labelled, others))
     differ = np.ptp(numbers, 0) > 0
     numbers, new = np.log(numbers[:, differ] + 1), np.log(new[:, differ] + 1)
     mean, std = numbers.mean(0), numbers.std(0)

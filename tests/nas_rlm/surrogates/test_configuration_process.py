@@ -3,34 +3,20 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from nas_rlm.surrogates.configuration_process import ConfigurationProcess, LogTransform, NumberScaling
+from nas_rlm.surrogates.configuration_process import ConfigurationProcess, LogTransform
 
 
-def numbers_of(count, seed=0):
-    rng = np.random.default_rng(seed)
-    block, warps = 2.0 ** rng.integers(4, 12, count), 2.0 ** rng.integers(0, 5, count)
-    return np.column_stack([np.full(count, 7.0), block, warps, 2 * block + 1, rng.normal(size=count)])
-
-
-def test_numbers_that_are_equal_or_rank_alike_are_left_out():
-    scaling = NumberScaling.fit(numbers_of(50))
-    assert scaling.positions.tolist() == [1, 2, 4]
-    assert scaling.is_log.tolist() == [True, True, False]
-    values = scaling.transform(numbers_of(50))
-    np.testing.assert_allclose(values.mean(0), 0, atol=1e-6)
-    np.testing.assert_allclose(values.std(0), 1, atol=1e-5)
-    doubled = scaling.transform(numbers_of(50) * [1, 2, 1, 1, 1]) - values
-    assert np.ptp(doubled[:, 0]) < 1e-9 and doubled[0, 0] > 0  # a factor is a step of the same length
+def features_of(count, seed=0):
+    """Return standardised features of random configurations."""
+    return np.random.default_rng(seed).normal(size=(count, 3))
 
 
 def test_a_power_law_is_extrapolated():
     sizes = np.array([2.0**k for k in range(4, 16)])
-    numbers = sizes[:, None]
-    scaling = NumberScaling.fit(numbers)
-    process, left_out = ConfigurationProcess.fit(scaling.transform(numbers), 1.5 * np.log(sizes))
+    process, left_out = ConfigurationProcess.fit(np.log(sizes)[:, None] - 7, 1.5 * np.log(sizes))
     assert process.is_linear
     np.testing.assert_allclose(left_out, 1.5 * np.log(sizes), atol=0.3)
-    means, stds = process.posterior(scaling.transform(np.array([[2.0**20], [2.0**10]])))
+    means, stds = process.posterior(np.log([[2.0**20], [2.0**10]]) - 7)
     np.testing.assert_allclose(means, 1.5 * np.log([2.0**20, 2.0**10]), atol=0.5)
     assert stds[0] > stds[1]
 
@@ -51,21 +37,15 @@ def test_intervals_hold_where_numbers_say_nothing():
     shares = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        numbers = numbers_of(20, seed)
-        scaling = NumberScaling.fit(numbers)
-        process, _ = ConfigurationProcess.fit(scaling.transform(numbers), rng.normal(size=20))
-        means, stds = process.posterior(scaling.transform(numbers_of(200, seed + 100)))
+        process, _ = ConfigurationProcess.fit(features_of(20, seed), rng.normal(size=20))
+        means, stds = process.posterior(features_of(200, seed + 100))
         shares.append(np.mean(np.abs(means - rng.normal(size=200)) < 1.2816 * stds))
     assert 0.72 <= np.mean(shares) <= 0.95
 
 
 def test_saved_parts_are_the_same_and_damaged_ones_are_refused():
-    numbers = numbers_of(30)
-    scaling = NumberScaling.fit(numbers)
-    values = scaling.transform(numbers)
+    values = features_of(30)
     process, _ = ConfigurationProcess.fit(values, values[:, 0] ** 2)
-    other = NumberScaling.from_saved(scaling.tensors())
-    np.testing.assert_array_equal(other.transform(numbers), values)
     again = ConfigurationProcess.from_saved(process.tensors(), process.description(), 3)
     for found, expected in zip(again.posterior(values), process.posterior(values), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -73,5 +53,3 @@ def test_saved_parts_are_the_same_and_damaged_ones_are_refused():
         ConfigurationProcess.from_saved(process.tensors(), process.description(), 4)
     with pytest.raises(ValueError, match="not above 0"):
         ConfigurationProcess.from_saved(process.tensors(), {**process.description(), "scale": 0.0}, 3)
-    with pytest.raises(ValueError, match="positions"):
-        NumberScaling.from_saved({**scaling.tensors(), "positions": scaling.tensors()["positions"] - 5})

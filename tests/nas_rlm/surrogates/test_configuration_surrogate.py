@@ -9,7 +9,6 @@ from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.configuration_surrogate import (
     ConfigurationSurrogate,
     are_configurations,
-    split_numbers,
 )
 from nas_rlm.surrogates.fitting import are_learnt_as_configurations, fit_surrogates
 from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
@@ -35,14 +34,68 @@ def configurations(count, seed, kernels=("add",)):
     return programs, np.array(times)
 
 
-def test_programs_are_split_into_numbers_and_the_rest():
-    assert split_numbers("x1 = 10**6 + 1e-3 * a[2_0]") == ("x1 = #**# + # * a[#]", [10, 6, 1e-3, 20])
-    assert split_numbers("9" * 400)[1] == [1e100]
-    assert split_numbers("3_ 1__2 .5 x.7 a.b1") == ("# # # x.7 a.b1", [3, 12, 0.5])
+def test_most_programs_are_configurations_of_one_with_several():
     programs = configurations(30, 0)[0]
     assert are_configurations(programs) and are_configurations([*programs, "print()"])
-    assert not are_configurations([*programs, *(f"print({'x' * k})" for k in range(10))])
+    assert are_configurations(programs[:8]) and not are_configurations(programs[:4])
+    assert not are_configurations([*programs, *(f"print({'-' * k}1)" for k in range(15))])
     assert not are_configurations(programs[:1] * 30) and not are_configurations([])
+    assert not are_configurations([f"print({'x' * k})" for k in range(1, 9)])  # all words differ
+
+
+def test_a_few_labels_of_another_program_change_nothing_and_have_its_own_process():
+    programs, times = configurations(25, 0)
+    others, expected = configurations(60, 1)
+    second, second_times = configurations(6, 2, ("sum",))
+    alone = ConfigurationSurrogate.fit(programs, {"latency/gpu": times})
+    rows = [
+        Row("triton", "", {"latency/gpu": t}, p)
+        for p, t in zip([*programs, *second], [*times, *second_times], strict=True)
+    ]
+    (both,) = fit_surrogates(rows, ["latency/gpu"])["triton"]
+    assert isinstance(both, ConfigurationSurrogate) and len(both.features) == 2
+    found = [spearman(s.predict(s.transform(others), "latency/gpu").median, expected) for s in (alone, both)]
+    assert found[1] == pytest.approx(found[0], abs=0.03)
+    unlabelled = both.predict(both.transform(configurations(60, 3, ("sum",))[0]), "latency/gpu").median
+    assert np.median(unlabelled) < np.median(times) / 2
+
+
+def test_programs_that_were_learnt_before_stay():
+    programs, times = configurations(25, 0)
+    second, second_times = configurations(12, 2, ("sum",))
+    first = ConfigurationSurrogate.fit(programs, {"latency/gpu": times})
+    other = ConfigurationSurrogate.fit(second, {"latency/gpu": second_times, "latency/new": second_times})
+    both = other.with_other_programs(first)
+    found, expected = (s.predict(s.transform(programs), "latency/gpu") for s in (both, first))
+    np.testing.assert_allclose(found.quantiles([0.1, 0.5]), expected.quantiles([0.1, 0.5]), rtol=1e-6)
+    assert len(both.processes["latency/new"]) == 1 and len(both.features) == 2
+    assert json.dumps(from_saved(both.tensors(), both.description()).description())
+    few = ConfigurationSurrogate.fit(programs[:10], {"latency/gpu": times[:10]})
+    with pytest.warns(UserWarning, match="10 labels of latency/gpu replace 25 that the model had learnt"):
+        few.with_other_programs(first)
+
+
+def test_flags_are_learnt():
+    rng = np.random.default_rng(0)
+    programs, times = configurations(60, 0)
+    flags = rng.integers(0, 2, 60) > 0
+    written = [f"EVICT = {flag}\n{program}" for flag, program in zip(flags, programs, strict=True)]
+    slower = np.where(flags, 5.0, 1.0) * times
+    surrogate = ConfigurationSurrogate.fit(written[:25], {"latency/gpu": slower[:25]})
+    found = surrogate.predict(surrogate.transform(written[25:]), "latency/gpu").median
+    assert spearman(found, slower[25:]) > 0.85
+
+
+def test_a_number_that_was_equal_in_all_labels_makes_the_interval_wide():
+    programs, times = configurations(25, 0)
+    sized = [f"# rows of 4097\n{program}" for program in programs]
+    surrogate = ConfigurationSurrogate.fit(sized, {"latency/gpu": times})
+    same, other = surrogate.transform([sized[0], sized[0].replace("4097", "65552")])
+    found = surrogate.predict([same, other], "latency/gpu")
+    assert found.median[0] == found.median[1] and found.std[1] > 3 * found.std[0]
+    assert found.novelty[0] < MAX_NOVELTY < found.novelty[1]
+    low, high = found.quantiles([0.1, 0.9])[1]
+    assert high > 16 * found.median[1] and low < found.median[1] / 16
 
 
 def test_configurations_are_ranked_better_than_by_ngrams():
@@ -110,6 +163,6 @@ def test_tables_of_configurations_get_this_surrogate():
     assert not are_learnt_as_configurations([*zero, *rows[1:]], ["latency/gpu"])
     (for_problems,) = fit_surrogates(rows, ["latency/gpu"], by_group=True)["triton"]
     assert isinstance(for_problems, ProgramSurrogate)
-    mixed = [*rows, *(Row("triton", "", {"latency/gpu": 1.0}, f"print({'x' * k})") for k in range(9))]
+    mixed = [*rows, *(Row("triton", "", {"latency/gpu": 1.0}, f"print({'-' * k}1)") for k in range(15))]
     (surrogate,) = fit_surrogates(mixed, ["latency/gpu"])["triton"]
     assert isinstance(surrogate, ProgramSurrogate)

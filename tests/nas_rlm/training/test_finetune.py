@@ -164,8 +164,10 @@ def test_surrogates_of_other_objectives_and_spaces_stay(rlm):
     assert [e.objectives for e in second.surrogates["nasbench201"]] == [("accuracy",), ("latency/mine",)]
     defaults = {"accuracy": 2.5, "latency/mine": calibration.DEFAULT_TEMPERATURE}
     assert second.temperatures == {"nasbench201": defaults, "fbnet": {"accuracy": 3.0}}
-    third = second.fine_tune(rows(5), ["accuracy"], QUICK)
-    assert [e.objectives for e in third.surrogates["nasbench201"]] == [("latency/mine",)]
+    with pytest.raises(
+        ValueError, match="5 labels of accuracy for nasbench201: expected at least 10, or the"
+    ):
+        second.fine_tune(rows(5), ["accuracy"], QUICK)
     alone = rlm.fine_tune(rows(5), ["accuracy"], QUICK)
     assert alone.temperatures == {"nasbench201": {"accuracy": calibration.DEFAULT_TEMPERATURE}}
     assert second.fine_tune(rows(20), ["accuracy"], QUICK, surrogates=False).surrogates == {}
