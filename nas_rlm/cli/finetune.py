@@ -195,7 +195,8 @@ def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str
             if isinstance(surrogate, ProgramSurrogate | ConfigurationSurrogate):
                 for name, found in surrogate.held_out.items() if space in learnt_spaces else ():
                     if name in objectives and name in surrogate.objectives:
-                        yield f"{name} of {space}: {found}"
+                        way = ", by numbers and words" if isinstance(surrogate, ConfigurationSurrogate) else ""
+                        yield f"{name} of {space}{way}: {found}"
             if isinstance(surrogate, GraphSurrogate):
                 for name, errors in surrogate.held_out.items():
                     if name in objectives:

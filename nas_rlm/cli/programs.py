@@ -75,7 +75,7 @@ def check_programs(
 def warn_of_configurations(
     surrogates: Mapping[str, Sequence[Surrogate]], space: str, sources: Sequence[str]
 ) -> None:
-    """Warn of programs that differ only in numbers, of which the model has learnt none like them.
+    """Warn of programs that differ only in numbers and words, of which the model has learnt none like them.
 
     Args:
         surrogates: those of the model, by space.
@@ -91,8 +91,9 @@ def warn_of_configurations(
     is_learnt = any(isinstance(found, ConfigurationSurrogate) for found in surrogates.get(space, ()))
     if not is_learnt and differ_in_numbers_only(sources):
         warnings.warn(
-            f"the {len(sources)} programs differ only in numbers, which the model has not learnt: their order"
-            " says little. Measure some of them (nas-rlm measure), and learn these (nas-rlm finetune)",
+            f"the {len(sources)} programs differ only in numbers and words, which the model has not learnt:"
+            " their order says little. Measure at least 10 of them (nas-rlm measure), and learn these"
+            " (nas-rlm finetune)",
             stacklevel=3,
         )
 

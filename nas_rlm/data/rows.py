@@ -14,6 +14,7 @@ from nas_rlm.text.parser import is_onnx_text
 from nas_rlm.utils.validation import suggest
 
 TEXTS = ("arch_str", "input", "space", "metainformation", "identifier", "uid", "group", "source")
+KERNEL_SPACES = ("triton", "KBSS")  # of Triton kernels: measured, and of the published dataset
 # Only a network whose output does not depend on its input is faster: the runtime computed nothing.
 MIN_LATENCY_MS = 0.02
 TIME_OF_A_BATCH = "give the time of a larger batch, such as of 32 inputs"  # where latencies are below it

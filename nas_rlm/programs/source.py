@@ -7,13 +7,13 @@ import re
 import warnings
 from pathlib import Path
 
+from nas_rlm.data.rows import KERNEL_SPACES
 from nas_rlm.files import read_text
 from nas_rlm.programs.languages import LANGUAGES, language_of_file
 
 MAX_SOURCE_BYTES = 2**20
 NOTEBOOK_SUFFIX = ".ipynb"
 # The space in the tables that `nas-rlm measure` writes, and that of the published datasets.
-KERNEL_SPACES = ("triton", "KBSS")
 SOLUTION_SPACES = ("python", "APPS")
 SCRIPT_SPACES = ("python", "CDSS/Python")
 JUDGE_SPACE, SUBMISSION_SPACE = "LeetCode/{}", "CDSS/{}"  # of functions for a judge, and of whole programs

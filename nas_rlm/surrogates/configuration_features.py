@@ -32,7 +32,7 @@ class ConfigurationFeatures:
         word_positions: positions among the words of those that differ, repeated for each level, int64 [W].
         word_levels: the word that each of these features marks, int64 [W].
         scaling: mean and standard deviation of each feature, numbers first, float64 [2, P + W].
-        numbers: the numbers that are equal in all labelled configurations, NaN where they differ, float64.
+        numbers: the numbers that are equal in all labelled configurations, -1 where they differ, float64.
         words: the words that are equal in all of them, -1 where they differ, int64.
     """
 
@@ -61,7 +61,7 @@ class ConfigurationFeatures:
             np.array([position for position, _ in levels], np.int64),
             np.array([word for _, word in levels], np.int64),
             np.repeat([[0.0], [1.0]], len(positions) + len(levels), axis=1),
-            np.where((numbers == numbers[0]).all(0), numbers[0], np.nan),
+            np.where((numbers == numbers[0]).all(0), numbers[0], -1.0),
             np.where((words == words[0]).all(0), words[0], -1),
         )
         values = unscaled.transform(configurations)
@@ -92,7 +92,7 @@ class ConfigurationFeatures:
     def _unknown_std_of(self, configuration: Configuration) -> float:
         """Return the deviation of one configuration; the same change in several positions counts once."""
         numbers, words = np.array(configuration.numbers), np.array(configuration.words, np.int64)
-        is_changed = np.isfinite(self.numbers) & (numbers != self.numbers)
+        is_changed = (self.numbers >= 0) & (numbers != self.numbers)
         changes = {*zip(self.numbers[is_changed].tolist(), numbers[is_changed].tolist(), strict=True)}
         steps = [abs(math.log(new / known)) if min(new, known) > 0 else 1.0 for known, new in changes]
         is_new = (self.words >= 0) & (words != self.words)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from nas_rlm.data.objective_kinds import expected_value
+from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.utils.validation import listed, shown, suggest
@@ -41,6 +44,8 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     """
     if not rows:
         raise ValueError("there are no rows to learn from: expected one for each measured network")
+    for row in rows:
+        _check_values(row, objectives)
     measured = dict.fromkeys(name for row in rows for name in row.targets if row.is_measured(name))
     for name in objectives:
         if name not in measured:
@@ -58,6 +63,23 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
             )
     selected = [row.select(objectives) for row in rows]
     return [row for row in selected if any(row.is_measured(name) for name in row.targets)]
+
+
+def _check_values(row: Row, objectives: Sequence[str]) -> None:
+    """Refuse values that are no numbers, or out of the range of their objective.
+
+    Raises:
+        ValueError: a value is such a one.
+    """
+    for name in objectives:
+        value = row.targets.get(name, math.nan)
+        number = value.item() if isinstance(value, np.generic) else value
+        is_infinite = isinstance(number, float) and math.isinf(number)
+        if not is_infinite and not is_valid_target(name, number):
+            raise ValueError(
+                f"{name} of {shown(row.identifier or row.arch_str or row.input)} is {shown(value)}, expected"
+                f" {expected_value(name)}"
+            )
 
 
 def _in_milliseconds(rows: Sequence[Row], objective: str) -> str:

@@ -72,6 +72,8 @@ def column_hint(column: str, of_programs: bool) -> str:
     name = f"{kind}/{rest}" if rest else kind
     if not VALID_NAME.fullmatch(name):
         name = kind
+    if name == column:
+        return f"column {column!r} is not used: it has no number"
     return (
         f"column {column!r} is not used; did you mean {name}? Rename it, or give --objective {name}={column}"
     )

@@ -25,6 +25,7 @@ from nas_rlm.data.importers.csv_columns import (
     value_summary,
 )
 from nas_rlm.data.objective_kinds import kind_of
+from nas_rlm.data.rows import KERNEL_SPACES
 from nas_rlm.data.tables import Row
 from nas_rlm.utils.faults import Faults
 from search_spaces.wording import counted
@@ -46,6 +47,7 @@ _BRACKETED, _VERSION = re.compile(r"[(\[].*"), re.compile(r"-?v?\d[\d.]*(?:x|bit
 _FILE_NAME = re.compile(r"[^\s(){}\[\];=]+\.[A-Za-z]\w{0,5}")
 MIN_LARGEST_MEMORY = 1024  # bytes; below it the values of a table are rather in megabytes
 OBJECTIVES = ("memory", "time")  # whose columns need not be given
+KERNEL_OBJECTIVES = (*OBJECTIVES, "latency")  # the same, of kernels
 
 
 def read_program_csv(
@@ -96,7 +98,8 @@ def read_program_csv(
         "source": find_column(columns, SOURCE_COLUMNS),
     }
     used = {program, *filter(None, roles.values())}
-    named = {name: find_column(columns, (name,)) for name in OBJECTIVES if name not in given}
+    names = KERNEL_OBJECTIVES if space in KERNEL_SPACES else OBJECTIVES
+    named = {name: find_column(columns, (name,)) for name in names if name not in given}
     known = {name: column for name, column in named.items() if column}
     column_of = find_objectives(path, columns, lines, known | given, used, of_programs=True)
     used |= set(column_of.values())

@@ -351,7 +351,11 @@ class Ensemble(TrainedModel):
         return samples[:, :-1, [order.index(name) for name in objectives]]
 
     def log_prob(
-        self, texts: Sequence[str] | str, values: Sequence[float] | float, objective: str = ""
+        self,
+        texts: Sequence[str] | str,
+        values: Sequence[float] | float,
+        objective: str = "",
+        space: str = "",
     ) -> np.ndarray | float:
         """Return the log-probability with which the model writes a value for each text.
 
@@ -362,6 +366,7 @@ class Ensemble(TrainedModel):
             texts: N texts, or a single one.
             values: a value for each text, or one for all.
             objective: name of the objective; by default the model's first.
+            space: name of the space of the texts, such as that of programs; empty for none.
 
         Returns:
             float64 [N], or a float for a single text.
@@ -374,7 +379,7 @@ class Ensemble(TrainedModel):
         self.check([name])
         of_all = [texts] if isinstance(texts, str) else as_strings(texts, "texts")
         numbers = checked_numbers(values, len(of_all), name, self.objectives)
-        distributions = self._distributions(TextQuery(of_all, [name]))
+        distributions = self._distributions(TextQuery(of_all, [name], space))
         logs = log_probabilities(self, of_all, numbers, name, distributions)
         return float(logs[0]) if isinstance(texts, str) else logs
 

@@ -192,7 +192,9 @@ def test_programs_that_differ_in_numbers_only_need_a_model_that_learnt_such(tmp_
     for file, text in zip(files, texts, strict=True):
         Path(file).write_text(text)
     assert main(["rank", *model, "--by", "memory", *files]) == 0
-    assert "the 12 programs differ only in numbers, which the model has not learnt" in capsys.readouterr().err
+    assert (
+        "the 12 programs differ only in numbers and words, which the model has not" in capsys.readouterr().err
+    )
     known = [Row("APPS", "", {"memory": 8.0 * b}, t) for b, t in zip(bounds, texts, strict=True)][::-1]
     learnt = nas_rlm.RLM.load(model[1]).fine_tune(known, ["memory"], learn="none")
     learnt.save(tmp_path / "learnt")

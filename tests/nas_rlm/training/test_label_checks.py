@@ -23,6 +23,22 @@ def test_rows_keep_the_objectives_to_learn():
     assert [row.targets for row in selected] == [{"latency/mine": 1.0}, {"latency/mine": 2.0}]
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-1.0, r"latency/mine of .1. is -1.0, expected a number from 0 to 1e\+09 ms"),
+        (1e12, "is 1000000000000.0, expected a number from 0"),
+        (True, "is True, expected a number"),
+        (None, "is None, expected a number"),
+        ("1.0", "is '1.0', expected a number"),
+    ],
+)
+def test_labels_that_no_table_has_are_refused(value, message):
+    with pytest.raises(ValueError, match=message):
+        select_rows(rows(1.0, value), ["latency/mine"])
+    assert len(select_rows(rows(np.float32(1.5), 2, math.nan), ["latency/mine"])) == 2
+
+
 def test_latencies_near_zero_are_left_out_with_a_warning():
     with pytest.warns(UserWarning, match=r"2 of 3 values of latency/mine are left out: .* below 0\.02 ms"):
         assert len(select_rows(rows(0.0, math.inf, 1.0), ["latency/mine"])) == 1

@@ -38,6 +38,14 @@ def test_only_programs_and_numbers_are_needed(tmp_path):
     assert (row.space, row.targets) == ("A", {"time": 5})
 
 
+def test_a_latency_is_that_of_kernels(tmp_path):
+    path = written(tmp_path, "program,latency\nx = 1,5\n")
+    (row,) = read_program_csv(path, "KBSS").rows
+    assert row.targets == {"latency": 5}
+    with pytest.raises(ValueError, match="are these times in milliseconds"):
+        import_benchmark("programs", path)
+
+
 def test_languages_may_be_abbreviated(tmp_path):
     path = written(tmp_path, "language,code,time\ngolang,x,1\nJS,y,2\n")
     table = read_program_csv(path, "S", languages=["Go", "JavaScript"])
@@ -130,6 +138,7 @@ def test_memory_that_is_hardly_in_bytes_gets_a_warning(tmp_path, largest, has_wa
         (HEADER + LINE.replace("1024", "much"), "line 5, column memory: 'much' is not valid for memory"),
         (HEADER + "1,Java,,2,3,\n", "line 2, column program: the cell is empty"),
         ("program,score\nx,1\n", "no column whose name is an objective"),
+        ("program,latency/gpu\nx,\n", "column 'latency/gpu' is not used: it has no number"),
     ],
 )
 def test_bad_files_get_one_error(tmp_path, content, message):
