@@ -26,6 +26,7 @@ from nas_rlm.files import check_new_directory
 if TYPE_CHECKING:
     from nas_rlm import RLM
     from nas_rlm.data import Table
+    from nas_rlm.surrogates.registry import Surrogate
 
 LEARN_ALL = "all"
 INTERPRETER_LATENCY = "latency/triton-interpreter"  # times of `measure triton --interpret`
@@ -180,32 +181,37 @@ def _ways_out(table: Table, objectives: Sequence[str], few: Collection[tuple[str
 
 def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str]) -> Iterator[str]:
     """Yield a line for each objective and learnt space that says how well its samples are predicted."""
+    for space, surrogates in rlm.surrogates.items():
+        for surrogate in surrogates:
+            yield from _evidence_of(surrogate, space, objectives, space in learnt_spaces)
+
+
+def _evidence_of(
+    surrogate: Surrogate, space: str, objectives: Sequence[str], is_learnt: bool
+) -> Iterator[str]:
+    """Yield the lines of one surrogate; of programs only where its space was learnt."""
     from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
     from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
     from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
     from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
     from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 
-    for space, surrogates in rlm.surrogates.items():
-        for surrogate in surrogates:
-            if isinstance(surrogate, LayerSurrogate):
-                for name in surrogate.objectives:
-                    if name in objectives:
-                        yield f"{name}: {surrogate.evidence[name]}"
-            if isinstance(surrogate, ProgramSurrogate | ConfigurationSurrogate):
-                for name, found in surrogate.held_out.items() if space in learnt_spaces else ():
-                    if name in objectives and name in surrogate.objectives:
-                        way = ", by numbers and words" if isinstance(surrogate, ConfigurationSurrogate) else ""
-                        yield f"{name} of {space}{way}: {found}"
-            if isinstance(surrogate, GraphSurrogate):
-                for name, errors in surrogate.held_out.items():
-                    if name in objectives:
-                        yield f"{name} of {space}: {errors}"
-            if isinstance(surrogate, FewLabelLatency) and surrogate.objective in objectives:
-                yield f"{surrogate.objective} of {space or 'networks without a space'}: {surrogate.evidence}"
-            if isinstance(surrogate, DeviceTransfer) and surrogate.objective in objectives:
-                name, weight = surrogate.most_similar
-                yield f"{surrogate.objective}: {weight:.0%} of the weight for known devices, most for {name}"
+    names = [name for name in objectives if name in surrogate.objectives]
+    if isinstance(surrogate, LayerSurrogate):
+        yield from (f"{name}: {surrogate.evidence[name]}" for name in names)
+    elif isinstance(surrogate, ProgramSurrogate | ConfigurationSurrogate):
+        way = ", by numbers and words" if isinstance(surrogate, ConfigurationSurrogate) else ""
+        held_out = {name: surrogate.held_out[name] for name in names if name in surrogate.held_out}
+        yield from (f"{name} of {space}{way}: {found}" for name, found in held_out.items() if is_learnt)
+    elif isinstance(surrogate, GraphSurrogate):
+        yield from (
+            f"{name} of {space}: {surrogate.held_out[name]}" for name in names if name in surrogate.held_out
+        )
+    elif isinstance(surrogate, FewLabelLatency) and names:
+        yield f"{surrogate.objective} of {space or 'networks without a space'}: {surrogate.evidence}"
+    elif isinstance(surrogate, DeviceTransfer) and names:
+        name, weight = surrogate.most_similar
+        yield f"{surrogate.objective}: {weight:.0%} of the weight for known devices, most for {name}"
 
 
 def _known_objective(model: str, objective: str, data: Path, measured: Sequence[str]) -> str:
