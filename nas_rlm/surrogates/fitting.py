@@ -123,14 +123,18 @@ def are_learnt_as_configurations(programs: Sequence[Row], objectives: Sequence[s
     """Return whether programs of one space have a surrogate that predicts them as configurations alone.
 
     So it is where most of those with a label of an objective are configurations, and labels are above 0.
+    Solutions of many problems are none, even if they differ in words only.
 
     Args:
         programs: rows of measured programs.
         objectives: objectives to predict, each with at least `MIN_CONFIGURATIONS` labels.
     """
     is_one_space = len({row.space for row in programs}) == 1
+    num_groups = len({row.group for row in programs if row.group})
+    if not (is_one_space and objectives) or num_groups * MIN_CONFIGURATIONS > len(programs):
+        return False
     labelled = {name: [row for row in programs if row.is_measured(name)] for name in objectives}
-    return bool(is_one_space and objectives) and all(
+    return all(
         all(row.targets[name] > 0 for row in rows) and are_configurations([row.input for row in rows])
         for name, rows in labelled.items()
     )

@@ -161,6 +161,9 @@ def test_tables_of_configurations_get_this_surrogate():
     (with_zero,) = fit_surrogates([*zero, *rows[1:]], ["latency/gpu"])["triton"]
     assert isinstance(with_zero, ProgramSurrogate)
     assert not are_learnt_as_configurations([*zero, *rows[1:]], ["latency/gpu"])
+    for groups, is_learnt in ((3, True), (30, False)):
+        of_groups = [replace(row, group=f"p{i % groups}") for i, row in enumerate(rows)]
+        assert are_learnt_as_configurations(of_groups, ["latency/gpu"]) == is_learnt
     (for_problems,) = fit_surrogates(rows, ["latency/gpu"], by_group=True)["triton"]
     assert isinstance(for_problems, ProgramSurrogate)
     mixed = [*rows, *(Row("triton", "", {"latency/gpu": 1.0}, f"print({'-' * k}1)") for k in range(15))]

@@ -65,7 +65,7 @@ def test_a_source_is_used_without_its_own_sources(judge, fitted):
 def test_programs_unlike_alike_ones_are_within_the_labels(judge):
     sizes = range(1000, 21000, 500)
     squares = [
-        Row("mine", "", {"memory": 40.0 * n}, f"x = [j * j for j in range({n})]  # {'n' * k}\n", str(n))
+        Row("mine", "", {"memory": 40.0 * n}, f"x = [j * j for j in range({n})]  # {'-' * k}\n", str(n))
         for k, n in enumerate(sizes)
     ]
     (surrogate,) = fit_surrogates(squares, ["memory"], judge)["mine"]
