@@ -15,13 +15,9 @@ def checked_size(size: object, shape: Sequence[object]) -> int:
     Raises:
         ValueError: it is no positive integer.
     """
-    try:
-        checked = index(size)  # type: ignore[arg-type]
-    except TypeError:
-        checked = 0
-    if checked < 1:
+    if not is_size(size):
         raise ValueError(f"a weight of shape {list(shape)}: expected positive integers")
-    return checked
+    return index(size)  # type: ignore[arg-type]
 
 
 def plain_attribute(value: Any) -> Any:
@@ -46,10 +42,20 @@ def along_axes(value: int | Sequence[int], num_axes: int, what: str) -> tuple[in
         what: what the sizes are, for messages.
 
     Raises:
-        ValueError: there are sizes for another number of axes.
+        ValueError: there are sizes for another number of axes, or one is no positive integer.
     """
-    if not isinstance(value, Sequence):
-        return (value,) * num_axes
-    if len(value) != num_axes:
-        raise ValueError(f"{what} is {value!r}: expected a size, or one for each of {num_axes} axes")
-    return tuple(value)
+    sizes = (
+        tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * num_axes
+    )
+    if len(sizes) != num_axes or not all(map(is_size, sizes)):
+        of_each = f", or one for each of {num_axes} axes" if num_axes > 1 else ""
+        raise ValueError(f"{what} is {value!r}: expected a positive integer{of_each}")
+    return tuple(map(index, sizes))
+
+
+def is_size(value: object) -> bool:
+    """Return whether a value is a positive integer, also of NumPy."""
+    try:
+        return index(value) > 0  # type: ignore[arg-type]
+    except TypeError:
+        return False

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod, sqrt
 
+from search_spaces.arguments import along_axes
 from search_spaces.graph import Constant, Graph, Value, Weight
 from search_spaces.notation import most_similar
 from search_spaces.wording import counted
@@ -61,7 +62,7 @@ def normalize(graph: Graph, x: Value, norm: str = "batch", groups: int = 8) -> V
 
     Args:
         graph: graph to write to.
-        x: images, signals or volumes; vectors for `batch`; images, tokens or vectors for `layer`.
+        x: images, signals or volumes; vectors for `batch`; any of these and tokens for `layer`.
         norm: `batch`, `group`, `instance`, `layer` (over the channels of each position), or `none`.
         groups: number of groups of `group`.
 
@@ -246,20 +247,22 @@ def linear(graph: Graph, x: Value, features: int, bias: bool = True) -> Value:
     return graph.op("Add", y, graph.weight(features, fill=0.0)) if bias else y
 
 
-def patch_embedding(graph: Graph, x: Value, features: int, patch: int, positions: bool = True) -> Value:
+def patch_embedding(
+    graph: Graph, x: Value, features: int, patch: int | tuple[int, ...], positions: bool = True
+) -> Value:
     """Write a patch embedding: one token for each patch of an image (vision transformer) or of a signal.
 
     Args:
         graph: graph to write to.
         x: images, signals or volumes.
         features: features of a token.
-        patch: size of a patch along each axis.
+        patch: size of a patch; a tuple has a size for each axis.
         positions: add learnt position embeddings.
     """
     _check_channels_first(x, "a patch embedding")
-    axes = len(x.shape) - 2
-    w, b = graph.weight(features, x.channels, *[patch] * axes), graph.weight(features, fill=0.0)
-    y = graph.op("Conv", x, w, b, strides=[patch] * axes)
+    sizes = along_axes(patch, len(x.shape) - 2, "the patch of a patch embedding")
+    w, b = graph.weight(features, x.channels, *sizes), graph.weight(features, fill=0.0)
+    y = graph.op("Conv", x, w, b, strides=sizes)
     number = prod(y.shape[2:])
     y = graph.op("Transpose", graph.op("Reshape", y, Constant((0, features, number))), perm=[0, 2, 1])
     return graph.op("Add", y, graph.weight(1, number, features)) if positions else y
@@ -358,9 +361,9 @@ def _add_shortcut(graph: Graph, x: Value, y: Value, stride: int, norm: str, acti
 
 
 def _layer_norm(graph: Graph, x: Value) -> Value:
-    """Write a layer norm over the features of tokens, or over the channels of each position of images."""
+    """Write a layer norm over the features of tokens, or over the channels of each position of others."""
     axes = len(x.shape)
-    if axes > 3:
+    if axes > 3 or x.channels_first:
         y = _layer_norm_last(graph, graph.op("Transpose", x, perm=[0, *range(2, axes), 1]))
         return graph.op("Transpose", y, perm=[0, axes - 1, *range(1, axes - 1)])
     return _layer_norm_last(graph, x)

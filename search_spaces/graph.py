@@ -87,7 +87,7 @@ class Graph:
         self._frozen: set[Weight] = set()  # weights that are not trainable
         self._first_id = 0  # of the values of the block that is written
         self.input_info = TensorInfo(INPUT_TYPES[input_type], tuple(map(index, input_shape)))
-        channels_first = input_type == "float" and len(input_shape) > 2
+        channels_first = True if input_type == "float" and len(input_shape) > 2 else None
         if checked:
             self.input = self._new_value(self.input_info, channels_first)
         else:
@@ -184,7 +184,7 @@ class Graph:
                 )
         return value
 
-    def _new_value(self, info: TensorInfo, channels_first: bool) -> Value:
+    def _new_value(self, info: TensorInfo, channels_first: bool | None) -> Value:
         """Return a new value of a checked graph."""
         value = Value(next(self._ids), *channels_and_sides(info.shape, channels_first), info, channels_first)
         self._values[value.id] = value
@@ -233,18 +233,19 @@ class Graph:
         stride: int | tuple[int, ...] = 1,
         groups: int = 1,
         bias: bool = False,
-        dilation: int = 1,
+        dilation: int | tuple[int, ...] = 1,
     ) -> Value:
         """Add a padded convolution and return its output.
 
         Args:
             x: images, or in a checked graph also signals [batch, channels, length] or volumes.
             channels: output channels.
-            kernel: kernel size; a tuple has a size for each axis, such as height and width.
+            kernel: kernel size; a tuple has a size for each axis, such as height and width. The input is
+                padded by half of it, so that an even kernel adds a position.
             stride: stride; a tuple has one for each axis.
             groups: number of groups.
             bias: add a bias.
-            dilation: dilation of the kernel.
+            dilation: dilation of the kernel; a tuple has one for each axis.
         """
         in_channels, num_axes = self._channels_and_axes(x, "graph.conv")
         if groups < 1 or in_channels % groups or channels % groups:
@@ -254,17 +255,18 @@ class Graph:
             )
         sizes = along_axes(kernel, num_axes, "the kernel of graph.conv")
         strides = along_axes(stride, num_axes, "the stride of graph.conv")
+        dilations = along_axes(dilation, num_axes, "the dilation of graph.conv")
         w = self.weight(channels, in_channels // groups, *sizes)
         arguments: list[Argument] = [x, w, self.weight(channels, fill=0.0)] if bias else [x, w]
         attributes: dict[str, Any] = {}
         if max(sizes) > 1:
-            attributes["pads"] = [dilation * (size // 2) for size in sizes] * 2
+            attributes["pads"] = [d * (size // 2) for d, size in zip(dilations, sizes, strict=True)] * 2
         if max(strides) > 1:
             attributes["strides"] = [*strides]
         if groups > 1:
             attributes["group"] = groups
-        if dilation > 1:
-            attributes["dilations"] = [dilation] * num_axes
+        if max(dilations) > 1:
+            attributes["dilations"] = [*dilations]
         if self.checked:
             return self.op("Conv", *arguments, **attributes)
         size = -(-x.side // strides[0]), -(-x.width // strides[1])
@@ -285,11 +287,17 @@ class Graph:
                 f"{what} reads signals [batch, channels, length], images or volumes, not the shape"
                 f" {list(x.shape)}"
             )
+        if len(x.shape) == 3 and x.channels_first is False:
+            raise ValueError(
+                f"{what} reads signals, not tokens of shape {list(x.shape)}: graph.op('Transpose', x,"
+                " perm=[0, 2, 1]) makes signals of tokens"
+            )
         return x.shape[1], len(x.shape) - 2
 
     def batch_norm(self, x: Value) -> Value:
         """Add batch normalisation and return its output."""
-        c = x.shape[1] if self.checked else x.channels
+        is_vector = self.checked and len(x.shape) == 2
+        c = x.channels if is_vector else self._channels_and_axes(x, "graph.batch_norm")[0]
         return self.op(
             "BatchNormalization",
             x,
@@ -300,34 +308,43 @@ class Graph:
         )
 
     def pool(
-        self, kind: str, x: Value, kernel: int, stride: int = 1, padded: bool = False, ceil: bool = False
+        self,
+        kind: str,
+        x: Value,
+        kernel: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padded: bool = False,
+        ceil: bool = False,
     ) -> Value:
         """Add a pooling layer and return its output.
 
         Args:
             kind: `AveragePool`, which does not count padding, or `MaxPool`.
             x: images, or in a checked graph also signals or volumes.
-            kernel: kernel size.
-            stride: stride.
+            kernel: kernel size; a tuple has a size for each axis.
+            stride: stride; a tuple has one for each axis.
             padded: pad by half the kernel size.
             ceil: round the output size up.
         """
         num_axes = self._channels_and_axes(x, "graph.pool")[1]
-        attributes: dict[str, Any] = {"kernel_shape": [kernel] * num_axes}
-        if stride > 1:
-            attributes["strides"] = [stride] * num_axes
+        sizes = along_axes(kernel, num_axes, "the kernel of graph.pool")
+        strides = along_axes(stride, num_axes, "the stride of graph.pool")
+        attributes: dict[str, Any] = {"kernel_shape": [*sizes]}
+        if max(strides) > 1:
+            attributes["strides"] = [*strides]
         if padded:
-            attributes["pads"] = [kernel // 2] * 2 * num_axes
+            attributes["pads"] = [size // 2 for size in sizes] * 2
         if ceil:
             attributes["ceil_mode"] = 1
         if self.checked:
             return self.op(kind, x, **attributes)
-        side = -(-x.side // stride) if padded or ceil else (x.side - kernel) // stride + 1
+        side = -(-x.side // strides[0]) if padded or ceil else (x.side - sizes[0]) // strides[0] + 1
         return self.op(kind, x, side=side, **attributes)
 
     def classifier(self, x: Value, classes: int) -> Value:
         """Add the mean over all positions of each channel and a linear layer, and return the logits."""
         if self.checked:
+            self._channels_and_axes(x, "graph.classifier")
             return self.linear(self.op("Flatten", self.op("GlobalAveragePool", x)), classes)
         return self.linear(self.op("Flatten", self.op("GlobalAveragePool", x, side=1), side=0), classes)
 

@@ -21,7 +21,7 @@ OF_CHANNELS = (
 )
 
 
-def channels_and_sides(shape: tuple[int, ...], channels_first: bool) -> tuple[int, int, int]:
+def channels_and_sides(shape: tuple[int, ...], channels_first: bool | None) -> tuple[int, int, int]:
     """Return the channels, side and width of a shape with the batch size, see `search_spaces.nodes.Value`.
 
     Examples:
@@ -30,7 +30,7 @@ def channels_and_sides(shape: tuple[int, ...], channels_first: bool) -> tuple[in
 
     Args:
         shape: the shape.
-        channels_first: three sizes are of a signal, and not of tokens.
+        channels_first: three sizes are of a signal, and not of tokens; None if that is not known.
     """
     if len(shape) >= 4:
         return shape[1], shape[2], shape[3]
@@ -41,8 +41,8 @@ def channels_and_sides(shape: tuple[int, ...], channels_first: bool) -> tuple[in
 
 def has_channels_first(
     kind: str, arguments: Sequence[Argument], attributes: Mapping[str, Any], shape: tuple[int, ...]
-) -> bool:
-    """Return whether the output of an operator has its channels behind the batch.
+) -> bool | None:
+    """Return whether the output of an operator has its channels behind the batch; None if that is not known.
 
     Args:
         kind: name of the ONNX operator.
@@ -53,13 +53,24 @@ def has_channels_first(
     read = [a for a in arguments if isinstance(a, Value)]
     if kind in OF_CHANNELS:
         return True
-    if kind == "MatMul" or not read or len(shape) < 3:
-        return False
+    if not read or len(shape) < 3:
+        return None
     x = read[0]
+    if kind == "MatMul" or (kind == "Gather" and x is not arguments[0]):  # of an embedding
+        return False
     if kind == "Reshape":
-        return x.channels_first and x.shape[:2] == shape[:2]
+        return True if x.channels_first and x.shape[:2] == shape[:2] else None
     if kind == "Transpose":
-        order = attributes.get("perm", range(len(shape))[::-1])
-        return order[1] == (1 if x.channels_first else len(order) - 1)
-    of_its_shape = [value for value in read if value.shape == shape]
-    return all(value.channels_first for value in of_its_shape or read)
+        return _after_transpose(attributes.get("perm", range(len(shape))[::-1]), x.channels_first)
+    found = {value.channels_first for value in read if value.shape == shape} or {
+        value.channels_first for value in read
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _after_transpose(order: Sequence[int], channels_first: bool | None) -> bool | None:
+    """Return whether the channels are behind the batch after a transpose."""
+    if channels_first is None:
+        return None
+    position = list(order).index(1 if channels_first else len(order) - 1)
+    return {1: True, len(order) - 1: False}.get(position)

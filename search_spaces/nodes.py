@@ -44,7 +44,8 @@ class Value:
         side: height in pixels; number of tokens of a list of tokens; length of a signal; 0 for vectors.
         width: width in pixels; 0 for vectors, lists of tokens and signals.
         info: type and shape, in a network of a user's own space.
-        channels_first: its channels are behind the batch, see `search_spaces.layout`; False if unknown.
+        channels_first: its channels are behind the batch, see `search_spaces.layout`; None if that is not
+            known, as of vectors and after many a Reshape.
     """
 
     id: int
@@ -52,7 +53,7 @@ class Value:
     side: int
     width: int
     info: TensorInfo | None = None
-    channels_first: bool = False
+    channels_first: bool | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class Training:
         cost: sum of the budgets of all trainings, or without budgets of their seconds, at which the run ends;
             0 for no limit.
         workers: trainings at a time, each in a process with a GPU or a set of processors.
-        time_limit: seconds that a training may take; 0 for no limit.
+        time_limit: seconds that a training may take, without the start of its process; 0 for no limit.
         retries: how many times a failed training is repeated.
         predicted: objectives that the model predicts, instead of the training function.
     """

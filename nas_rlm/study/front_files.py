@@ -17,6 +17,7 @@ import search_spaces
 from nas_rlm.graph.torch_module import to_torch
 from nas_rlm.study.trial import Trial
 
+FIRST_MARK = 2**22  # of initialisers: exact in float32, and no constant of a network
 MODULE = '''"""The network of trial {number} as a torch module, with its trained weights where there are any.
 
 >>> module = network()
@@ -123,7 +124,8 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, torch.Tensor]) ->
 def _initialiser_names(model: onnx.ModelProto) -> dict[str, str]:
     """The names of initialisers by the key of their torch tensors.
 
-    Each initialiser is filled with its own number, which is then found in the module.
+    Each initialiser is filled with its own number, which is then found in the module. Constants of the
+    module, such as the ones of a group norm, have other numbers.
     """
     marked = onnx.ModelProto()
     marked.CopyFrom(model)
@@ -133,10 +135,11 @@ def _initialiser_names(model: onnx.ModelProto) -> dict[str, str]:
         if tensor.dims and tensor.data_type == onnx.TensorProto.FLOAT
     ]
     for number, tensor in enumerate(weights):
-        filled = np.full(list(tensor.dims), number, dtype=np.float32)
+        filled = np.full(list(tensor.dims), FIRST_MARK + number, dtype=np.float32)
         tensor.CopyFrom(numpy_helper.from_array(filled, tensor.name))
-    return {
-        key: weights[int(tensor.flatten()[0])].name
+    marks = {
+        key: float(tensor.flatten()[0]) - FIRST_MARK
         for key, tensor in to_torch(marked).state_dict().items()
         if tensor.is_floating_point() and tensor.numel()
     }
+    return {key: weights[int(mark)].name for key, mark in marks.items() if 0 <= mark < len(weights)}

@@ -2,7 +2,8 @@
 
     python -m nas_rlm.study.worker DIRECTORY NUMBER FUNCTION
 
-It writes a line with what became of the trial to its standard output, a pipe, which needs no space on a disk.
+It writes a line when the function is loaded, and one with what became of the trial, to its standard output, a
+pipe, which needs no space on a disk.
 What the function prints goes to the standard error.
 The variable NAS_RLM_CORES has the processors that it may use. It ends when its standard input is closed,
 which happens when the process that started it ends.
@@ -15,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,13 +29,19 @@ from nas_rlm.study.writing import StorageError
 STOPPING = {kind.__name__: kind for kind in (StorageError, WrongValuesError)}  # errors that end the study
 
 
-def evaluate_trial(directory: Path, number: int, location: str) -> Outcome:
+STARTED = b'{"started": true}\n'  # the line before the evaluation
+
+
+def evaluate_trial(
+    directory: Path, number: int, location: str, start: Callable[[], None] = lambda: None
+) -> Outcome:
     """Evaluate a running trial.
 
     Args:
         directory: directory of the study.
         number: number of the trial.
         location: `FILE.py:FUNCTION` or `MODULE:FUNCTION`.
+        start: is called when the function is loaded.
 
     Raises:
         WrongValuesError: the function gave something other than a number for each objective.
@@ -50,6 +58,7 @@ def evaluate_trial(directory: Path, number: int, location: str) -> Outcome:
         function = load_evaluation(location)
     except ValueError as error:
         return Outcome(error=error_text(error))
+    start()
     return run_evaluation(function, trial, settings)
 
 
@@ -65,13 +74,13 @@ def message_of(outcome: Outcome | Exception) -> bytes:
 
 
 def read_message(message: bytes) -> Outcome | None:
-    """Return the outcome in the last line of a worker's output; None for a line that is incomplete.
+    """Return the outcome in the last line of a worker's output; None if there is none, or not all of it.
 
     Raises:
         WrongValuesError: the worker's function gave something other than a number for each objective.
         StorageError: the worker could not write a file.
     """
-    if not message.endswith(b"\n"):
+    if not message.endswith(b"\n") or message.endswith(STARTED):
         return None
     content = json.loads(message.splitlines()[-1])  # Python's own start may have printed others
     if "outcome" not in content:
@@ -120,7 +129,9 @@ if __name__ == "__main__":
     run_directory, trial_number, function_location = sys.argv[1:4]
     result: Outcome | Exception
     try:
-        result = evaluate_trial(Path(run_directory), int(trial_number), function_location)
+        result = evaluate_trial(
+            Path(run_directory), int(trial_number), function_location, lambda: _write_all(pipe, STARTED)
+        )
     except tuple(STOPPING.values()) as stopping:
         result = stopping
     _write_all(pipe, message_of(result))

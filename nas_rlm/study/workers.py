@@ -27,7 +27,7 @@ from nas_rlm.study.evaluation import (
 from nas_rlm.study.ray_workers import RayWorkers
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import ERROR, OUTPUT, Trial
-from nas_rlm.study.worker import read_message
+from nas_rlm.study.worker import STARTED, read_message
 from nas_rlm.study.writing import writing
 from nas_rlm.utils.validation import is_whole_number
 
@@ -35,6 +35,7 @@ POLL_SECONDS, WAIT_SECONDS = 0.05, 1.0
 READ_SIZE = 65_536  # bytes of a worker's message
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MAX_OUTPUT_LINES = 3  # of a worker that died, in its error
+MAX_START_SECONDS = 600  # that a worker with a time limit may take to load its function, beyond the limit
 
 Finished = list[tuple[Trial, Outcome]]
 
@@ -109,6 +110,7 @@ class _Running:
         slot: its number among the workers, which decides its GPU and cores.
         start: when it was started, in monotonic seconds.
         message: what was read so far of its message, see `nas_rlm.study.worker`.
+        evaluation_start: when its function was loaded, in monotonic seconds; None if it is not yet.
     """
 
     trial: Trial
@@ -116,6 +118,7 @@ class _Running:
     slot: int
     start: float
     message: bytes = b""
+    evaluation_start: float | None = None
 
     def read(self) -> None:
         """Read what the process wrote to its standard output, without waiting."""
@@ -123,6 +126,13 @@ class _Running:
         with suppress(BlockingIOError):
             while part := os.read(self.process.stdout.fileno(), READ_SIZE):
                 self.message += part
+        if self.evaluation_start is None and STARTED in self.message:
+            self.evaluation_start = time.monotonic()
+
+    def is_late(self, time_limit: float | None) -> bool:
+        """Return whether the evaluation takes longer than a number of seconds, or the start very long."""
+        begin = self.start + MAX_START_SECONDS if self.evaluation_start is None else self.evaluation_start
+        return time_limit is not None and time.monotonic() - begin > time_limit
 
     def end(self) -> None:
         """End the process and those that it started."""
@@ -213,8 +223,7 @@ class ProcessWorkers:
         running.read()
         if running.process.poll() is not None:
             return True
-        is_late = self.time_limit is not None and time.monotonic() - running.start > self.time_limit
-        if is_late:
+        if is_late := running.is_late(self.time_limit):
             kill(running.process)
         return is_late
 
@@ -225,11 +234,12 @@ class ProcessWorkers:
             WrongValuesError: its function gave something other than a number for each objective.
             StorageError: it could not write a file.
         """
+        is_late = running.is_late(self.time_limit)
         running.end()  # processes that it started may still run
         directory, seconds = running.trial.directory, time.monotonic() - running.start
         if outcome := read_message(running.message):
             return outcome
-        if self.time_limit is not None and seconds > self.time_limit:
+        if is_late:
             error = f"TimeoutError: the evaluation took longer than {self.time_limit:g} s"
         else:
             code = running.process.returncode

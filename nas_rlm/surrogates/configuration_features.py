@@ -16,8 +16,8 @@ from nas_rlm.surrogates.predictive import EPSILON
 
 MIN_ROWS_OF_A_WORD = 2  # on average; words that differ in nearly all configurations say nothing
 # Deviations of the logarithm of a value where a number or a word is another one than in all labels. A value
-# may grow with the square of a number, or the numbers of several sizes may be equal.
-STD_OF_A_RATIO, STD_OF_A_WORD = 1.5, 0.5
+# may grow with the cube of a number, which 80 % intervals should hold.
+STD_OF_A_RATIO, STD_OF_A_WORD = 2.5, 0.5
 FEATURE_TENSORS = ("positions", "is_log", "word_positions", "word_levels", "scaling", "numbers", "words")
 
 

@@ -24,7 +24,8 @@ def tokens_of_signal(g, x):
         (SIGNAL, tokens_of_signal, 6),
         (SIGNAL, lambda g, x: g.op("Transpose", tokens_of_signal(g, x), perm=[0, 2, 1]), 6),
         (SIGNAL, lambda g, x: blocks.linear(g, x, 12), 12),
-        (SIGNAL, lambda g, x: g.conv(blocks.linear(g, x, 16), 4, 1), 4),
+        (SIGNAL, lambda g, x: g.conv(g.op("Reshape", g.op("Flatten", x), Constant((0, 8, 24))), 4, 1), 4),
+        (SIGNAL, lambda g, x: blocks.normalize(g, g.conv(x, 8, 3), "layer"), 8),
         (SIGNAL, lambda g, x: blocks.patch_embedding(g, x, 12, 4), 12),
         (IMAGE, lambda g, x: blocks.patch_embedding(g, x, 12, 4), 12),
         (IMAGE, lambda g, x: g.op("Reshape", x, Constant((0, 3, -1))), 3),
@@ -56,3 +57,29 @@ def test_blocks_of_tokens_refuse_signals(block):
     with pytest.raises(ValueError, match=r"reads tokens, not the shape \[2, 6, 32\]: see patch_embedding"):
         block(g, g.input, 2)
     assert block(g, tokens_of_signal(g, g.input), 2).shape == (2, 32, 6)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda g, x: g.conv(x, 8, 3),
+        lambda g, x: g.pool("MaxPool", x, 3),
+        lambda g, x: g.batch_norm(x),
+        lambda g, x: g.classifier(x, 4),
+        lambda g, x: blocks.basic_block(g, x, 8),
+    ],
+)
+def test_layers_that_slide_refuse_tokens(layer):
+    g = Graph(SIGNAL)
+    for tokens in (tokens_of_signal(g, g.input), blocks.linear(g, g.input, 6)):
+        with pytest.raises(ValueError, match="reads signals, not tokens of shape"):
+            layer(g, tokens)
+
+
+def test_a_layer_norm_is_over_the_channels():
+    for shape in (SIGNAL, IMAGE, (2, 4, 6, 8, 8)):
+        g = Graph(shape)
+        assert blocks.normalize(g, g.input, "layer").shape == shape and g.params == 2 * shape[1]
+    g = Graph(SIGNAL)
+    blocks.normalize(g, tokens_of_signal(g, g.input), "layer")
+    assert g.params == 2 * SIGNAL[1]

@@ -1,11 +1,16 @@
 import csv
 import runpy
 
+import numpy as np
 import pytest
 import torch
+from onnx import numpy_helper
 from safetensors.torch import load_file
 
+from nas_rlm.graph.torch_module import to_torch
 from nas_rlm.study.front_files import command_line, with_weights
+from search_spaces import blocks
+from search_spaces.graph import Graph
 from tests.nas_rlm.study.conftest import accuracy
 
 
@@ -49,6 +54,23 @@ def test_each_network_of_the_front_is_usable(open_study):
     assert all(row["command"].startswith("nas-rlm retrain") for row in rows)
     with open(study.directory / "trials.csv", newline="") as file:
         assert len(list(csv.DictReader(file))) == 6
+
+
+def test_constants_of_a_module_are_no_weights():
+    graph = Graph((1, 3, 8, 8), weights=True)
+    x = blocks.conv_norm(graph, graph.input, 16, norm="group")
+    model = graph.build(blocks.classifier(graph, x, 4))
+    weights = {
+        key: torch.full_like(tensor, 0.25 + k)
+        for k, (key, tensor) in enumerate(to_torch(model).named_parameters())
+    }
+    constants = {key: value for key, value in to_torch(model).state_dict().items() if key not in weights}
+    assert constants  # ones and zeros of the normalization, which are numbers of initialisers as well
+    trained = with_weights(model, {**weights, **constants})
+    stored = [numpy_helper.to_array(tensor) for tensor in trained.graph.initializer if tensor.dims]
+    assert sorted(float(array.flat[0]) for array in stored if array.dtype == np.float32) == [
+        float(tensor.flatten()[0]) for tensor in weights.values()
+    ]
 
 
 def test_weights_of_another_module_are_not_taken(open_study):

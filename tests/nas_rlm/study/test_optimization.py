@@ -299,6 +299,23 @@ def test_an_evaluation_that_takes_too_long_is_ended(open_study, mine):
     assert study.trials[0].cost >= 1
 
 
+def test_loading_the_function_does_not_count_as_evaluation(open_study, tmp_path):
+    path = tmp_path / "loading.py"
+    path.write_text("import time\ntime.sleep(2)\ndef train(trial):\n    return 50.0\n")
+    study = open_study()
+    study.optimize(f"{path}:train", trials=1, workers=1, time_limit=1)
+    assert study.trials[0].state == COMPLETE
+
+
+def test_a_function_that_takes_too_long_to_load_is_ended(open_study, tmp_path, monkeypatch):
+    monkeypatch.setattr("nas_rlm.study.workers.MAX_START_SECONDS", 0)
+    path = tmp_path / "loading.py"
+    path.write_text("import time\ntime.sleep(60)\ndef train(trial):\n    return 50.0\n")
+    study = open_study()
+    study.optimize(f"{path}:train", trials=1, workers=1, time_limit=1)
+    assert study.trials[0].error == "TimeoutError: the evaluation took longer than 1 s"
+
+
 def test_the_error_of_a_process_that_ended_has_the_end_of_what_it_printed(open_study, mine):
     study = open_study()
     study.optimize(f"{mine}:chatty", trials=1, workers=1, time_limit=60)
