@@ -28,7 +28,7 @@ from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
 from search_spaces.wording import counted
 
-CACHE_VERSION = 6  # raise it when the graph features change
+CACHE_VERSION = 7  # raise it when the graph features change
 MIN_CACHED_NETWORKS = 200  # random ones of a built-in space; fewer are quick to compute
 MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
 

@@ -41,7 +41,8 @@ class Operator:
         shape: shape of the first output; 0 for an unknown dimension.
         group: groups of a convolution, otherwise 1.
         is_zero: True for a multiplication by zero.
-        kernel: shape of the weight of a convolution, also of a quantized or computed one; otherwise empty.
+        kernel: shape of the weight of a convolution, also of a quantized or computed one, with a height of 1
+            for signals, see `as_of_images`; otherwise empty.
         costs: what the operator costs.
     """
 
@@ -93,3 +94,13 @@ class Body:
 def image_side(op: Operator) -> int:
     """Return the longer image side of the output in pixels; 0 if the output is no image."""
     return max(op.shape[2:], default=0) if len(op.shape) > 2 and "MatMul" not in op.kind else 0
+
+
+def as_of_images(kernel: Shape) -> Shape:
+    """Return the shape of a convolution's weight; signals are images of height 1, as runtimes compute them.
+
+    Examples:
+        >>> as_of_images((16, 6, 5)), as_of_images((16, 6, 3, 3))
+        ((16, 6, 1, 5), (16, 6, 3, 3))
+    """
+    return (*kernel[:2], 1, kernel[2]) if len(kernel) == 3 else kernel

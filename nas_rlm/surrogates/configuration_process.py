@@ -19,6 +19,7 @@ from nas_rlm.surrogates.predictive import student_width
 
 MAX_LOGARITHM = 700.0  # of a predicted value
 MAX_STANDARDISED, MAX_EXTRAPOLATED = 6.0, 50.0  # larger numbers are cut, for a Matérn and a linear kernel
+MAX_FOLDS = 20  # of labels that are predicted from the others: few labels one by one
 LINEAR_ADVANTAGE = 0.5  # error of a linear kernel, which extrapolates laws of sizes, relative to the other
 SMALL_ERROR = 0.01  # of standardised scores, below which a kernel is linear
 PROCESS_TENSORS = ("features", "scores", "hyperparameters", "alpha")
@@ -105,7 +106,9 @@ class ConfigurationProcess:
         targets = torch.from_numpy((scores - center) / scale).float().double()
         columns = torch.from_numpy(features).float().double()
         count = columns.shape[1]
-        smooth, linear = (fit_process(columns, [count], targets, num_linear) for num_linear in (0, count))
+        smooth, linear = (
+            fit_process(columns, [count], targets, num_linear, MAX_FOLDS) for num_linear in (0, count)
+        )
         errors = [float((left_out[0] - targets).square().mean()) for *_, left_out in (smooth, linear)]
         is_linear = errors[1] < max(LINEAR_ADVANTAGE * errors[0], SMALL_ERROR)
         hyperparameters, alpha, (means, stds) = linear if is_linear else smooth

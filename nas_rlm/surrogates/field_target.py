@@ -228,15 +228,27 @@ class FieldTarget:
 
 
 def fit_process(
-    features: Tensor, group_sizes: Sequence[int], scores: Tensor, num_linear: int = 0
+    features: Tensor,
+    group_sizes: Sequence[int],
+    scores: Tensor,
+    num_linear: int = 0,
+    num_folds: int = NUM_FOLDS,
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Return hyperparameters and alpha of a Gaussian process, and its posterior of each score from others."""
+    """Return hyperparameters and alpha of a Gaussian process, and its posterior of each score from others.
+
+    Args:
+        features: features of M texts, float64 [M, D].
+        group_sizes: see `nas_rlm.surrogates.gaussian_process`.
+        scores: scores of the texts, float64 [M].
+        num_linear: number of the last features, which the linear kernel uses.
+        num_folds: number of folds, of which each is predicted from the others.
+    """
     hyperparameters = fit_hyperparameters(features, group_sizes, scores, num_linear).float().double()
     alpha = compute_alpha(features, scores, hyperparameters, num_linear).float().double()
     if len(scores) > MAX_REFITTED_TEXTS:
         left_out = leave_one_out_posterior(features, scores, hyperparameters, num_linear)
     else:
-        left_out = _left_out_posterior(features, group_sizes, scores, num_linear)
+        left_out = _left_out_posterior(features, group_sizes, scores, num_linear, num_folds)
     return hyperparameters, alpha, left_out
 
 
@@ -252,12 +264,12 @@ def _best_share(first: Tensor, second: Tensor) -> float:
 
 
 def _left_out_posterior(
-    features: Tensor, group_sizes: Sequence[int], scores: Tensor, num_linear: int
+    features: Tensor, group_sizes: Sequence[int], scores: Tensor, num_linear: int, num_folds: int
 ) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of each score from the texts of other folds, each float64 [M]."""
-    fold = torch.arange(len(scores)) % NUM_FOLDS
+    fold = torch.arange(len(scores)) % num_folds
     means, stds = torch.zeros_like(scores), torch.ones_like(scores)
-    for k in range(NUM_FOLDS):
+    for k in range(min(num_folds, len(scores))):
         others = fold != k
         known = features[others], scores[others]
         hyperparameters = fit_hyperparameters(known[0], group_sizes, known[1], num_linear)

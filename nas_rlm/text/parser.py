@@ -24,7 +24,7 @@ from nas_rlm.graph.onnx_graphs.stored_tensors import attribute_value
 from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
 from nas_rlm.graph.onnx_graphs.weight_names import mark_of_name
 from nas_rlm.graph.operator_text import FUNCTION_DOMAIN
-from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape
+from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape, as_of_images
 from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text.declarations import DECLARED, MAIN, VARIABLE_NAME
 
@@ -249,8 +249,9 @@ def _infer_body(
             is_zero = op == "Mul" and any(v.is_zero for v in present)
             inferred = tuple([_Signature(t, "", "") for t in found.types])
             shape = _sizes(found.types[0].shape)
+            kernel = as_of_images(found.kernel)
             steps.append(
-                Operator(op, values, weights, outputs, shape, found.group, is_zero, found.kernel, found.costs)
+                Operator(op, values, weights, outputs, shape, found.group, is_zero, kernel, found.costs)
             )
         names.update({name: _Value(name, *output) for name, output in zip(outputs, inferred, strict=True)})
     results = [names[v] for v in function.definition.outputs]

@@ -30,7 +30,11 @@ def check_name_of_space(selection: SurrogateSelection, space: str) -> None:
 
 
 def check_task(
-    selection: SurrogateSelection, space: str, objectives: Sequence[str], texts: Sequence[str] = ()
+    selection: SurrogateSelection,
+    space: str,
+    objectives: Sequence[str],
+    texts: Sequence[str] = (),
+    task: str = "",
 ) -> None:
     """Refuse objectives of training, such as accuracies, that were learnt for another task.
 
@@ -39,13 +43,14 @@ def check_task(
         space: name of the space; empty if it is unknown.
         objectives: names of the objectives to predict.
         texts: texts of networks; those that read token ids are language models.
+        task: task of the space; by default that of the known space of this name.
 
     Raises:
         ValueError: the model learnt an objective for another task alone, for spaces of language models
             while the network is one of no space, or from networks that read images while one reads none.
     """
     is_language_model = any(map(reads_tokens, texts))
-    task = LANGUAGE_MODELLING if is_language_model else search_spaces.task_of(space)
+    task = LANGUAGE_MODELLING if is_language_model else task or search_spaces.task_of(space)
     for name in filter(depends_on_task, objectives if task else ()):
         labels = [name, ACCURACY] if is_accuracy(name) else [name]
         learnt = {other for label in labels for other in _spaces_with(selection, label)}

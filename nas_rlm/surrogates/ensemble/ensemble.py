@@ -445,11 +445,11 @@ class Ensemble(TrainedModel):
             space = search_spaces.get(space)
         else:
             search_spaces.check_name(space)
-        self._warn_if_unreliable(space.name, objectives)
+        self._warn_if_unreliable(space.name, objectives, space.known_task)
         return space, [space.parse(a) if isinstance(a, str) else space.validated(a) for a in architectures]
 
-    def _warn_if_unreliable(self, space: str, objectives: Sequence[str]) -> None:
-        """Warn of objectives that are unreliable in a space; refuse those of other tasks."""
-        check_task(self.selection, space, objectives)
+    def _warn_if_unreliable(self, space: str, objectives: Sequence[str], task: str = "") -> None:
+        """Warn of objectives that are unreliable in a space; refuse those of other tasks than its own."""
+        check_task(self.selection, space, objectives, task=task)
         for warning in reliability_warnings(self.selection, space, objectives):
             warnings.warn(warning, stacklevel=4)

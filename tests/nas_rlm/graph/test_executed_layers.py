@@ -30,6 +30,22 @@ def numbers(sums, layer, stage=0):
     return [sums.get(f"{mode}/{layer}@{stage}:number", 0.0) for mode in MODES]
 
 
+def test_signals_have_the_layers_of_images_of_height_1():
+    body = "a = Conv<{pads}, group=2>(x, w) b = Relu(a) c = MaxPool<{kernel}>(b) y = Conv(c, v)"
+    of_signals = small_model(
+        body.format(pads="pads=[2,2]", kernel="kernel_shape=[2]"),
+        "float[1,6,64] x",
+        {"w": (8, 3, 5), "v": (4, 8, 1)},
+    )
+    of_images = small_model(
+        body.format(pads="pads=[0,2,0,2]", kernel="kernel_shape=[1,2]"),
+        "float[1,6,1,64] x",
+        {"w": (8, 3, 1, 5), "v": (4, 8, 1, 1)},
+    )
+    found, expected = (executed_layers(parse_network(from_onnx(model))) for model in (of_signals, of_images))
+    assert found == expected
+
+
 @pytest.mark.parametrize("name", ["nasbench101", "nasbench201", "fbnet", "ofa_mbv3", "nds_darts", "gpt_s"])
 def test_all_layers_add_up_to_the_costs_of_the_network(name):
     space, rng = search_spaces.get(name), np.random.default_rng(0)

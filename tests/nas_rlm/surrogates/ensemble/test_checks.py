@@ -16,6 +16,16 @@ from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import NoveltyWarning
 from tests.nas_rlm.surrogates.ensemble.layer_networks import NAME, latencies_of, networks
+from tests.search_spaces.plain_space import PlainSpace
+
+
+def test_a_space_that_is_not_registered_has_its_own_task(rlm):
+    class Signals(PlainSpace):
+        name, input_shape = "unknown_signals", (6, 128)
+
+    rlm.trained_on = {"nasbench201": TrainedOn(9, ("accuracy",))}
+    with pytest.raises(ValueError, match="accuracy cannot be predicted for tasks on signals: "):
+        rlm.predict(Signals(), ["3x16 5x32 1x64"], ["accuracy"])
 
 
 def test_accuracies_of_another_task_are_not_transferred(rlm, tmp_path):
