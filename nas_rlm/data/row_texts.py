@@ -85,7 +85,9 @@ def _generate_in_space(kind: Kind, space_name: str, architectures: list[str]) ->
     """Return the texts or keys of architectures of one search space."""
     if space_name not in search_spaces.names():
         problem = f"a row of {space_name!r} has no input, and no search space of that name is registered"
-        if any("\n" in a or not a for a in architectures):  # the source of a program, or an empty one
+        if space_name and any(
+            "\n" in a or not a for a in architectures
+        ):  # the source of a program, or an empty one
             raise ValueError(
                 f"{problem}: expected the source of a program as the input, Row({space_name!r}, '',"
                 " {'latency/mygpu': 0.5}, source)"

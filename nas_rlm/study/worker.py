@@ -27,8 +27,6 @@ from nas_rlm.study.values import WrongValuesError, given_values
 from nas_rlm.study.writing import StorageError
 
 STOPPING = {kind.__name__: kind for kind in (StorageError, WrongValuesError)}  # errors that end the study
-
-
 STARTED = b'{"started": true}\n'  # the line before the evaluation
 
 

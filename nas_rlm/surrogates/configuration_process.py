@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from nas_rlm.model.checkpoint import check_shapes
-from nas_rlm.surrogates.field_target import fit_process, interval_width
+from nas_rlm.surrogates.field_target import NUM_FOLDS, fit_process, interval_width
 from nas_rlm.surrogates.gaussian_process import GaussianProcess
 from nas_rlm.surrogates.predictive import student_width
 
 MAX_LOGARITHM = 700.0  # of a predicted value
 MAX_STANDARDISED, MAX_EXTRAPOLATED = 6.0, 50.0  # larger numbers are cut, for a Matérn and a linear kernel
-MAX_FOLDS = 20  # of labels that are predicted from the others: few labels one by one
+# Folds of at most so many labels, which are predicted from the others: the fewest one by one.
+FOLDS_OF_FEW, FEW_LABELS = 20, 100
 LINEAR_ADVANTAGE = 0.5  # error of a linear kernel, which extrapolates laws of sizes, relative to the other
 SMALL_ERROR = 0.01  # of standardised scores, below which a kernel is linear
 PROCESS_TENSORS = ("features", "scores", "hyperparameters", "alpha")
@@ -106,8 +107,9 @@ class ConfigurationProcess:
         targets = torch.from_numpy((scores - center) / scale).float().double()
         columns = torch.from_numpy(features).float().double()
         count = columns.shape[1]
+        num_folds = FOLDS_OF_FEW if len(targets) <= FEW_LABELS else NUM_FOLDS
         smooth, linear = (
-            fit_process(columns, [count], targets, num_linear, MAX_FOLDS) for num_linear in (0, count)
+            fit_process(columns, [count], targets, num_linear, num_folds) for num_linear in (0, count)
         )
         errors = [float((left_out[0] - targets).square().mean()) for *_, left_out in (smooth, linear)]
         is_linear = errors[1] < max(LINEAR_ADVANTAGE * errors[0], SMALL_ERROR)

@@ -176,14 +176,15 @@ class ConfigurationSurrogate:
         for name, processes in self.processes.items():
             merged[name] = dict(processes)
             for form, process in former.processes.get(name, {}).items():
-                if form not in processes:
+                count = len(processes[form].scores) if form in processes else 0
+                if form not in self.features:
                     features[form] = former.features[form]
                     merged[name][form] = process.with_scores_of(
                         former.transforms[name], self.transforms[name]
                     )
-                elif len(process.scores) > len(processes[form].scores):
+                elif len(process.scores) > count:
                     warnings.warn(
-                        f"{len(processes[form].scores)} labels of {name} replace {len(process.scores)} that"
+                        f"{count} labels of {name} replace {len(process.scores)} that"
                         " the model had learnt of the same program: give all of them in one table",
                         stacklevel=6,
                     )

@@ -174,15 +174,24 @@ def _check_kept(
     Raises:
         TooFewLabelsError: a surrogate of the model would be lost.
     """
-    few = {}
+    few = _counts_without_surrogate(rows, objectives, fitted)
+    known = {space: surrogate_by_objective(group) for space, group in rlm.surrogates.items()}
+    lost = {(space, name): count for (space, name), count in few.items() if name in known.get(space, ())}
+    if lost:
+        raise TooFewLabelsError(lost, MIN_LABELS, ", or the model loses what it has learnt from others")
+
+
+def _counts_without_surrogate(
+    rows: Sequence[Row], objectives: Sequence[str], fitted: Mapping[str, Sequence[Surrogate]]
+) -> dict[tuple[str, str], int]:
+    """Return the number of labels of each space and objective that has labels, but no fitted surrogate."""
+    counts = {}
     for space in dict.fromkeys(row.space for row in rows):
         labelled = [row for row in rows if row.space == space]
-        known, new = (surrogate_by_objective(group.get(space, ())) for group in (rlm.surrogates, fitted))
         for name in _objectives_with_labels(labelled, objectives):
-            if name in known and name not in new:
-                few[space, name] = sum(row.is_measured(name) for row in labelled)
-    if few:
-        raise TooFewLabelsError(few, MIN_LABELS, ", or the model loses what it has learnt from others")
+            if name not in surrogate_by_objective(fitted.get(space, ())):
+                counts[space, name] = sum(row.is_measured(name) for row in labelled)
+    return counts
 
 
 def _with_surrogates_alone(
@@ -193,13 +202,7 @@ def _with_surrogates_alone(
     Raises:
         TooFewLabelsError: an objective of a space has too few labels for a surrogate.
     """
-    few = {}
-    for space in dict.fromkeys(row.space for row in rows):
-        labelled = [row for row in rows if row.space == space]
-        for name in _objectives_with_labels(labelled, objectives):
-            if name not in surrogate_by_objective(fitted.get(space, ())):
-                few[space, name] = sum(row.is_measured(name) for row in labelled)
-    if few:
+    if few := _counts_without_surrogate(rows, objectives, fitted):
         raise TooFewLabelsError(few, MIN_LABELS)
     tuned = rlm.with_objectives(objectives)
     tuned.trained_on = training_coverage(rows, rlm.trained_on)

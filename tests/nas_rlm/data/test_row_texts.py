@@ -61,6 +61,8 @@ def test_foreign_onnx_text_becomes_the_text_of_the_search_space():
 def test_a_row_without_a_space_and_an_input_is_refused():
     with pytest.raises(ValueError, match=r"a row has neither a space nor an input to build"):
         texts_of_rows([Row("", "1:2", {"accuracy": 1.0})])
+    with pytest.raises(ValueError, match=r"a row has neither a space nor an input to build"):
+        texts_of_rows([Row("", "", {"accuracy": 1.0})])
     for source in ("def f():\n    pass\n", ""):
         with pytest.raises(
             ValueError, match=r"expected the source of a program as the input, Row\('KBSS', '', "

@@ -75,6 +75,20 @@ def test_programs_that_were_learnt_before_stay():
         few.with_other_programs(first)
 
 
+def test_a_program_with_few_labels_of_one_objective_keeps_its_features():
+    programs, times = configurations(25, 0)
+    first = ConfigurationSurrogate.fit(programs, {"latency/a": times})
+    flagged = [f"EVICT = {i % 2 > 0}\n{program}" for i, program in enumerate(programs)]
+    values = {"latency/a": np.tile(times, 2), "latency/b": np.tile(times, 2)}
+    values["latency/a"][4:25] = np.nan  # too few labels of the first program
+    new = ConfigurationSurrogate.fit([*programs, *flagged], values)
+    with pytest.warns(UserWarning, match="0 labels of latency/a replace 25"):
+        both = new.with_other_programs(first)
+    found, expected = (s.predict(s.transform(programs), "latency/b").median for s in (both, new))
+    np.testing.assert_array_equal(found, expected)
+    assert set(both.features) == set(new.features)
+
+
 def test_flags_are_learnt():
     rng = np.random.default_rng(0)
     programs, times = configurations(60, 0)
