@@ -32,10 +32,13 @@ class TrainedOn:
     Args:
         rows: number of architectures.
         objectives: names of the objectives with labels for them.
+        task: what networks of the space are trained for, which a process that has
+            not loaded the space cannot know; empty for networks of no registered space.
     """
 
     rows: NonNegativeInt
     objectives: tuple[str, ...]
+    task: str = ""
 
 
 def _network_config(saved: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -102,7 +102,9 @@ def uses_genome(surrogates: Sequence[AnySurrogate]) -> bool:
 
 
 def transferable(
-    surrogates: Mapping[str, Sequence[GraphSurrogate]], space: str
+    surrogates: Mapping[str, Sequence[GraphSurrogate]],
+    space: str,
+    task_of: Callable[[str], str] = search_spaces.task_of,
 ) -> dict[str, Sequence[GraphSurrogate]]:
     """Return the surrogates whose objectives can be transferred to a space.
 
@@ -111,11 +113,12 @@ def transferable(
     Args:
         surrogates: surrogates by space.
         space: name of the space that is predicted.
+        task_of: function that returns the task of a space by its name; empty for an unknown one.
     """
-    task = search_spaces.task_of(space)
+    task = task_of(space)
     found: dict[str, Sequence[GraphSurrogate]] = {}
     for other, group in surrogates.items():
-        if task and search_spaces.task_of(other) not in ("", task):
+        if task and task_of(other) not in ("", task):
             rest = [s.without([name for name in s.objectives if depends_on_task(name)]) for s in group]
             group = [surrogate for surrogate in rest if surrogate is not None]
         found[other] = group

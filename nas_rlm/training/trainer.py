@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import search_spaces
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import train_validation_test_split
@@ -277,7 +278,7 @@ def make_datasets(rlm: Ensemble, rows: Sequence[Row], use: TableRecipe, seed: in
 def training_coverage(
     rows: Sequence[Row], before: Mapping[str, TrainedOn] | None = None
 ) -> dict[str, TrainedOn]:
-    """Return the number of rows and the objectives in each space that a model was trained on.
+    """Return the number of rows, the objectives and the task of each space that a model was trained on.
 
     Args:
         rows: training rows.
@@ -287,7 +288,8 @@ def training_coverage(
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
         new, earlier = list(group), coverage.get(space, TrainedOn(0, ()))
         names = dict.fromkeys([*earlier.objectives, *(name for row in new for name in row.targets)])
-        coverage[space] = TrainedOn(earlier.rows + len(new), tuple(names))
+        task = search_spaces.task_of(space) or earlier.task
+        coverage[space] = TrainedOn(earlier.rows + len(new), tuple(names), task)
     return coverage
 
 

@@ -270,7 +270,8 @@ def test_fine_tuning_adds_to_the_training_record(rlm):
     rows = [Row("nasbench201", str(a), {"latency/new": 5.0, "accuracy": 9.0}) for a in architectures(4)]
     trained = RLM(rlm.network, rlm.tokenizer, {"nasbench201": TrainedOn(10, ("accuracy",))})
     grown = trained.fine_tune(rows, ["latency/new"], Recipe((TableRecipe(""),), epochs=1, batch_size=4))
-    assert grown.trained_on == {"nasbench201": TrainedOn(14, ("accuracy", "latency/new"))}
+    task = search_spaces.IMAGE_CLASSIFICATION
+    assert grown.trained_on == {"nasbench201": TrainedOn(14, ("accuracy", "latency/new"), task)}
     assert trained.trained_on == {"nasbench201": TrainedOn(10, ("accuracy",))}
 
 

@@ -50,11 +50,11 @@ def check_task(
             while the network is one of no space, or from networks that read images while one reads none.
     """
     is_language_model = any(map(reads_tokens, texts))
-    task = LANGUAGE_MODELLING if is_language_model else task or search_spaces.task_of(space)
+    task = LANGUAGE_MODELLING if is_language_model else task or selection.task_of(space)
     for name in filter(depends_on_task, objectives if task else ()):
         labels = [name, ACCURACY] if is_accuracy(name) else [name]
         learnt = {other for label in labels for other in _spaces_with(selection, label)}
-        tasks = {search_spaces.task_of(other) for other in (learnt & {space} or learnt)}
+        tasks = {selection.task_of(other) for other in (learnt & {space} or learnt)}
         if tasks and not tasks & {"", task}:
             raise ValueError(
                 f"{name} cannot be predicted for {task}: the model learnt it for"

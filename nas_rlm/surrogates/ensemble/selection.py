@@ -31,7 +31,7 @@ class SurrogateSelection:
 
     Args:
         surrogates: surrogates of each space; of several with the same objective, the last one predicts it.
-        trained_on: for each space, the number of rows and the objectives that the network was trained on.
+        trained_on: for each space, what the network was trained on.
         zero_label: surrogates of spaces without labels.
     """
 
@@ -74,6 +74,10 @@ class SurrogateSelection:
         """Return the objectives that the network was trained on in a space."""
         return self.trained_on.get(space, TrainedOn(0, ())).objectives
 
+    def task_of(self, space: str) -> str:
+        """Return the task of a space, also of one that was registered only where the model was trained."""
+        return search_spaces.task_of(space) or self.trained_on.get(space, TrainedOn(0, ())).task
+
     @property
     def layer_surrogates(self) -> list[LayerSurrogate]:
         """Layer surrogates of all spaces, which predict networks of any family."""
@@ -98,9 +102,8 @@ class SurrogateSelection:
         """
         if space:
             return []
-        registered = {*search_spaces.names()}
         by_space = graph_surrogates(self.surrogates)
-        return [s for other, group in by_space.items() if other not in registered for s in group]
+        return [s for other, group in by_space.items() if not self.task_of(other) for s in group]
 
     def learnt_by_surrogates(self, space: str) -> set[str]:
         """Return the objectives that surrogates learnt from networks of a space, or from any networks."""
@@ -109,7 +112,7 @@ class SurrogateSelection:
 
     def sources(self, space: str) -> dict[str, Sequence[GraphSurrogate]]:
         """Return the surrogates by space whose objectives can be transferred to a space."""
-        return transferable(graph_surrogates(self.surrogates), space)
+        return transferable(graph_surrogates(self.surrogates), space, self.task_of)
 
     def transferred(self, space: str, objectives: Sequence[str]) -> list[str]:
         """Return the objectives that have no labels in a space, but in others that have surrogates.

@@ -10,7 +10,12 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates.ensemble.checks import check_name_of_space, check_surrogates, reliability_warnings
+from nas_rlm.surrogates.ensemble.checks import (
+    check_name_of_space,
+    check_surrogates,
+    check_task,
+    reliability_warnings,
+)
 from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
 from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
@@ -84,6 +89,15 @@ def test_the_shipped_model_refuses_what_it_cannot_know_of_a_file(shipped_rlm, tm
             shipped_rlm.predict_onnx([path], ["perplexity"])
         with pytest.raises(ValueError, match="learnt it for gpt_l, gpt_m, gpt_s alone"):
             shipped_rlm.predict_onnx([path], ["memory/a100"])
+
+
+def test_accuracies_of_a_space_that_this_process_has_not_loaded_keep_their_task():
+    learnt = TrainedOn(9, ("accuracy/mine",), task="tasks on vectors")
+    selection = SurrogateSelection({}, {"mlps_elsewhere": learnt}, {})
+    check_task(selection, "mlps_elsewhere", ["accuracy/mine"])
+    for other in ("nasbench201", "gpt_s"):
+        with pytest.raises(ValueError, match="the model learnt it for tasks on vectors alone"):
+            check_task(selection, other, ["accuracy/mine"])
 
 
 def test_unknown_spaces_get_a_suggestion():

@@ -46,6 +46,20 @@ def test_files_without_a_space_are_predicted_by_the_surrogate_of_a_table_of_file
     assert "accuracy/data" not in surrogate_by_objective(tuned.surrogates_of("fbnet"))
 
 
+def test_surrogates_of_a_space_that_this_process_has_not_loaded_are_not_those_of_files():
+    texts = networks("nasbench201", 24)[1]
+    rows = [
+        Row("elsewhere", "", {"accuracy/data": 50 + 10 * np.log10(value)}, text)
+        for text, value in zip(texts, latencies_of(texts), strict=True)
+    ]
+    (own,) = fit_graph_surrogates(rows, ["accuracy/data"])["elsewhere"]
+    learnt = {"elsewhere": TrainedOn(24, ("accuracy/data",), task="tasks on vectors")}
+    selection = SurrogateSelection({"elsewhere": [own]}, learnt, {})
+    assert selection.by_objective("elsewhere") == {"accuracy/data": own}
+    assert not selection.of_space("")
+    assert not selection.sources("nasbench201")["elsewhere"]
+
+
 def test_a_network_that_was_trained_on_a_latency_keeps_it_from_sums_of_costs_of_other_spaces():
     architectures, texts = networks("nasbench201", 25)
     pairs = zip(architectures, latencies_of(texts), strict=True)
