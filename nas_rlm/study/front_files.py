@@ -14,9 +14,12 @@ from onnx import numpy_helper
 from safetensors.torch import load_file
 
 import search_spaces
+from nas_rlm.graph.open_batch import with_open_batch
 from nas_rlm.graph.torch_module import to_torch
+from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.study.trial import Trial
 
+MAX_RUN_FLOPS = 5e9  # of networks that are run to check that their batch may be open
 FIRST_MARK = 2**22  # of initialisers: exact in float32, and no constant of a network
 MODULE = '''"""The network of trial {number} as a torch module, with its trained weights where there are any.
 
@@ -59,7 +62,8 @@ def command_line(directory: Path, trial: Trial) -> str:
 def write_front(directory: Path, trials: Sequence[Trial]) -> None:
     """Write front/ of a study: for each trial NUMBER.onnx, NUMBER.py and, if it has them, its weights.
 
-    The ONNX file has the trained weights where they are those of `Trial.network`.
+    The ONNX file has the trained weights where they are those of `Trial.network`, and an open batch where the
+    network computes the same for each example of one.
 
     Args:
         directory: directory of the study; an earlier front is replaced.
@@ -83,6 +87,8 @@ def _write_networks(directory: Path, front: Path, trials: Sequence[Trial]) -> No
         if trial.weights_file:
             shutil.copy(trial.weights_file, path.with_suffix(".safetensors"))
             model = with_weights(model, load_file(trial.weights_file)) or model
+        if exact_values(trial.space, trial.parsed, ["flops"])["flops"] <= MAX_RUN_FLOPS:
+            model = with_open_batch(model)
         onnx.save(model, path.with_suffix(".onnx"))
         source = MODULE.format(
             number=trial.number,

@@ -42,7 +42,7 @@ def test_each_network_of_the_front_is_usable(open_study):
         assert path.with_suffix(".safetensors").is_file() == (trial.number < 4)
     network = runpy.run_path(str(front / f"{usable.number:05d}.py"))["network"]().eval()
     session = onnxruntime.InferenceSession(front / f"{usable.number:05d}.onnx")
-    x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    x = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     (output,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     assert torch.allclose(network(x), torch.from_numpy(output), atol=1e-5)
     weights = load_file(front / f"{usable.number:05d}.safetensors")
