@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.data.objective_kinds import Declaration, declared_maximised, is_accuracy
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX, Declaration, declared_maximised, is_accuracy
 from nas_rlm.text.parser import is_onnx_text
 from nas_rlm.utils.validation import suggest
 
 TEXTS = ("arch_str", "input", "space", "metainformation", "identifier", "uid", "group", "source")
 KERNEL_SPACES = ("triton", "KBSS")  # of Triton kernels: measured, and of the published dataset
-# Only a network whose output does not depend on its input is faster: the runtime computed nothing.
-MIN_LATENCY_MS = 0.02
-TIME_OF_A_BATCH = "give the time of a larger batch, such as of 32 inputs"  # where latencies are below it
 
 
 @dataclass(frozen=True)
@@ -58,17 +55,12 @@ class Row:
                 object.__setattr__(self, name, str(getattr(self, name)))
 
     def is_measured(self, objective: str) -> bool:
-        """Return whether the row has a finite value, which for a network's latency is not near zero.
+        """Return whether the row has a finite value, which for a latency is above zero.
 
-        Negative values and zero are values, such as those of a loss.
+        Negative values and zero are values of other objectives, such as a loss.
         """
         value = self.targets.get(objective, math.nan)
-        is_near_zero = objective.startswith("latency/") and value < MIN_LATENCY_MS and not self.is_program
-        return math.isfinite(value) and not is_near_zero
-
-    def is_short_latency(self, objective: str) -> bool:
-        """Return whether the row has a latency that is above zero, but too near to it to be measured."""
-        return 0 < self.targets.get(objective, 0.0) < MIN_LATENCY_MS and not self.is_measured(objective)
+        return math.isfinite(value) and (value > 0 or not objective.startswith(LATENCY_PREFIX))
 
     @property
     def is_program(self) -> bool:

@@ -30,7 +30,7 @@ from search_spaces.wording import counted
 
 CACHE_VERSION = 7  # raise it when the graph features change
 MIN_CACHED_NETWORKS = 200  # random ones of a built-in space; fewer are quick to compute
-MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
+MAX_VAIN_DRAWS = 10  # in a row, for each architecture that was drawn before
 
 
 def graph_features(
@@ -114,18 +114,16 @@ def distinct_architectures(space: SearchSpace[Any], count: int, seed: int = 0) -
         seed: seed of the draw.
 
     Returns:
-        The architectures by notation.
-
-    Raises:
-        ValueError: the space seems to have fewer architectures.
+        The architectures by notation; fewer where many draws in a row give no new one, so that the space
+        seems to have no more.
     """
     rng, architectures = np.random.default_rng(seed), {}
-    for _ in range(MAX_DRAWS_PER_ARCHITECTURE * count):
+    num_vain = 0
+    while len(architectures) < count and num_vain < MAX_VAIN_DRAWS * (len(architectures) + 1):
         architecture = space.sample(rng)
+        num_vain = num_vain + 1 if str(architecture) in architectures else 0
         architectures[str(architecture)] = architecture
-        if len(architectures) == count:
-            return architectures
-    raise ValueError(f"{space.name} gave {len(architectures):,} different networks, expected {count:,}")
+    return architectures
 
 
 def random_graph_features(
@@ -141,13 +139,10 @@ def random_graph_features(
 
     Args:
         space: the search space.
-        count: number of networks that differ in their notation.
+        count: number of networks that differ in their notation, or all of a space that has fewer.
         seed: seed of the draw.
         max_chain_length: see `graph_features`.
         with_layers: see `graph_features`.
-
-    Raises:
-        ValueError: the space has too few architectures.
     """
     architectures = distinct_architectures(space, count, seed)
 
@@ -160,7 +155,9 @@ def random_graph_features(
     own = [*([source] if source else []), *(["layers"] if with_layers else [])]
     cache_key = CACHE_VERSION, max_chain_length, list(architectures), *own
     min_count = MIN_CACHED_ITEMS if source else MIN_CACHED_NETWORKS  # a user's own space may change unseen
-    lines = cached_strings("count", cache_key, count, compute, min_count)  # the kind of existing caches
+    lines = cached_strings(
+        "count", cache_key, len(architectures), compute, min_count
+    )  # the kind of existing caches
     return dict(zip(architectures, map(json.loads, lines), strict=True))
 
 
@@ -171,12 +168,13 @@ def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: i
 
     Args:
         space_name: name of the search space, or the location of a user's own.
-        count: number of networks that differ in their notation, at most half of the space.
+        count: number of networks that differ in their notation, at most half of the space; all of a space
+            of unknown size that has fewer.
         seed: seed of the draw.
         max_chain_length: see `graph_features`.
 
     Raises:
-        ValueError: the space has too few architectures.
+        ValueError: the space is known to have too few architectures.
     """
     space = search_spaces.get(space_name)
     if space.size and count > space.size // 2:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -20,17 +21,16 @@ import pyarrow.parquet as pq
 import search_spaces
 from nas_rlm.data import network_files
 from nas_rlm.data.judge_times import make_times_comparable
-from nas_rlm.data.objective_kinds import Declaration, check_declaration, expected_value
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX, Declaration, check_declaration, expected_value
 from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
-from nas_rlm.data.rows import MIN_LATENCY_MS, Row, Table
+from nas_rlm.data.rows import Row, Table
 from nas_rlm.files import atomic_write
 from nas_rlm.utils.validation import shown
 
-__all__ = [  # Row, Table and MIN_LATENCY_MS are those of `nas_rlm.data.rows`
+__all__ = [  # Row and Table are those of `nas_rlm.data.rows`
     "COLUMNS",
     "EXACT_OBJECTIVES",
     "METADATA_PREFIXES",
-    "MIN_LATENCY_MS",
     "SPACE_NAMES",
     "Row",
     "Table",
@@ -64,6 +64,7 @@ SPACE_NAMES = {  # name in the public datasets: name of the search space
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
     **{"HWGPT-S": "gpt_s", "HWGPT-M": "gpt_m", "HWGPT-L": "gpt_l", "JUDGE": "LeetCode"},
 }
+MAX_UNCOMPUTED_MS, UNCOMPUTED_SHARE = 0.02, 1e-3  # latencies of nothing are less, and less of the median
 # The published tables of these spaces have rows with networks of another one of them.
 CHECKED_SPACES = ("gpt_s", "gpt_m", "gpt_l")
 PARQUET_MAGIC = b"PAR1"
@@ -88,6 +89,9 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     where they are above 0, and `time_ms` is the objective `time`, made comparable over half-years by
     `nas_rlm.data.judge_times`; `source` and `half_year` (in `metainformation`) say who wrote the program, and
     when. Rows of HW-GPT-Bench with a network of another scale are left out.
+
+    The latency of a network is 0, which is no measurement, where it is less than a thousandth of the median
+    and than 0.02 ms: its output does not depend on its input, and the runtime computed nothing.
 
     A parquet file with the columns `identifier` and `onnx`, the content of an ONNX file in each row, is read
     as well: see `nas_rlm.data.network_files.read_records`. Its space is the name of the file.
@@ -129,6 +133,7 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     make_times_comparable(rows, half_years, "time")
     misplaced = Omissions() if omissions is None else omissions
     rows = _rows_of_their_space(rows, misplaced)
+    _clear_uncomputed(rows)
     if omissions is None:
         misplaced.warn()
     return Table(path.stem, rows, _read_declarations(file_metadata or {}, path))
@@ -304,6 +309,18 @@ def _rows_of_their_space(rows: list[Row], omissions: Omissions) -> list[Row]:
                 spaces[row.space].parse(row.arch_str)
             valid.append(row)
     return valid
+
+
+def _clear_uncomputed(rows: list[Row]) -> None:
+    """Set latencies to 0 in which a runtime computed nothing, see `read`."""
+    networks = [row for row in rows if not row.is_program]
+    short = {name for row in networks for name, value in row.targets.items() if value < MAX_UNCOMPUTED_MS}
+    for name in (name for name in short if name.startswith(LATENCY_PREFIX)):
+        measured = [row for row in networks if row.is_measured(name)]
+        limit = UNCOMPUTED_SHARE * median([row.targets[name] for row in measured] or [0.0])
+        for row in measured:
+            if row.targets[name] < min(limit, MAX_UNCOMPUTED_MS):
+                row.targets[name] = 0.0
 
 
 def _parse_metadata(text: Any, row_name: str, path: Path) -> dict[Any, Any]:

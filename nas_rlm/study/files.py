@@ -15,7 +15,7 @@ from nas_rlm.plotting.style import save_figure
 from nas_rlm.study.front_files import command_line, write_front
 from nas_rlm.study.page import RELOAD_SECONDS, StudyPage
 from nas_rlm.study.results import draw_trials, front_of, trial_records
-from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.settings import PAGE, StudySettings
 from nas_rlm.study.store import TrialStore
 from nas_rlm.study.writing import locked, writing
 from search_spaces import SearchSpace
@@ -80,7 +80,7 @@ class StudyFiles:
         """
         page = self._page.render(store.trials, store.results, is_running)
         self._last_page, self._num_events = time.monotonic(), store.num_events
-        return self._write("report.html", page)
+        return self._write(PAGE, page)
 
     def _write(self, name: str, text: str) -> Path:
         """Write a text file, and return its path."""

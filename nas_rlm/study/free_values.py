@@ -93,7 +93,7 @@ def checked_measurements(
         error: why the device could not run the network; empty if it could.
 
     Raises:
-        ValueError: it could not, or a value is missing or near zero.
+        ValueError: it could not, or a value is missing or a latency of 0.
     """
     if error:
         raise ValueError(f"{settings.device} cannot run it: {error}")

@@ -26,7 +26,8 @@ from nas_rlm.utils.validation import as_list, suggest
 from search_spaces import SearchSpace
 from search_spaces.wording import counted
 
-FILE = "study.json"
+FILE, PAGE = "study.json", "report.html"
+FINGERPRINT_LENGTH = 16  # of a model, which follows that of the file of the space
 MAY_DIFFER = ("location", "model_name")  # when a study is opened again
 COMMON_OBJECTIVES = "accuracy", "perplexity", *EXACT_OBJECTIVES  # names like these are misspelt
 
@@ -206,6 +207,8 @@ def is_study(directory: Path) -> bool:
 def open_directory(directory: Path, settings: StudySettings) -> None:
     """Create the directory of a study with its settings, or check that it has the same ones.
 
+    The settings of a study that has nothing else yet are replaced.
+
     Raises:
         ValueError: the directory holds other files or a study with other settings.
     """
@@ -219,20 +222,33 @@ def open_directory(directory: Path, settings: StudySettings) -> None:
     with writing(directory / FILE):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory / LOCK):
-            if not is_study(directory):
+            if not is_study(directory) or _has_settings_alone(directory):
                 write_text(directory / FILE, json.dumps(asdict(settings), indent=2) + "\n")
                 return
-    _check_equal(read_settings(directory), settings, directory)
+    check_equal(read_settings(directory), settings, directory)
 
 
-def _described(name: str, value: object) -> str:
-    """A setting in a message; of candidates, of which there may be many, the number and the first one."""
-    if name == "candidates" and isinstance(value, tuple):
-        return f"{len(value)} ({value[0]}, …)" if value else "none"
-    return repr(value)
+def _has_settings_alone(directory: Path) -> bool:
+    """Whether a study has no trials, searches or other files yet: an error ended it, or it was just made."""
+    return all(path.name.startswith(".") or path.name in (FILE, PAGE) for path in directory.iterdir())
 
 
-def _check_equal(existing: StudySettings, settings: StudySettings, directory: Path) -> None:
+def _difference(name: str, old: Any, new: Any) -> str:
+    """Two values of a setting in a message.
+
+    Of candidates, of which there may be many, it has the number and the first one, and of fingerprints what
+    they are of.
+    """
+    if name == "candidates":
+        old, new = (f"{len(value)} ({value[0]}, …)" if value else "none" for value in (old, new))
+        return f"candidates {old} instead of {new}"
+    if name == "model":
+        is_same_model = old[-FINGERPRINT_LENGTH:] == new[-FINGERPRINT_LENGTH:]
+        return "another version of the file of its space" if is_same_model else "another model"
+    return f"{name} {old!r} instead of {new!r}"
+
+
+def check_equal(existing: StudySettings, settings: StudySettings, directory: Path) -> None:
     """Refuse settings that are not those of the study of a directory.
 
     Raises:
@@ -240,11 +256,7 @@ def _check_equal(existing: StudySettings, settings: StudySettings, directory: Pa
     """
     names = [f.name for f in fields(StudySettings) if f.name not in MAY_DIFFER]
     pairs = {name: (getattr(existing, name), getattr(settings, name)) for name in names}
-    changed = [
-        f"{name} {_described(name, old)} instead of {_described(name, new)}"
-        for name, (old, new) in pairs.items()
-        if old != new
-    ]
+    changed = [_difference(name, old, new) for name, (old, new) in pairs.items() if old != new]
     if changed:
         raise ValueError(
             f"{directory} holds a study with {', '.join(changed)}: open it with its own settings, or"

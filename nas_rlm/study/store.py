@@ -115,6 +115,7 @@ class TrialStore:
         cost: cost of all evaluations, see `Trial.cost`.
         candidates: candidates that were added with suggestions, in order.
         reporter: records the values of a step of a trial, for `Trial.report`.
+        check: refuses the first event if another process has changed the settings of the directory.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class TrialStore:
         self.cost = 0.0
         self.candidates: list[str] = []
         self.reporter: Callable[[Trial, int, Values], None] | None = None
+        self.check: Callable[[], None] | None = None
         self._size = self._num_lines = 0  # of the log that was read
 
     def refresh(self) -> None:
@@ -374,6 +376,8 @@ class TrialStore:
 
     def _append(self, *events: Mapping[str, Any]) -> None:
         """Append events, under the lock, and apply them."""
+        if self.check is not None and not self._num_lines:
+            self.check()
         try:
             with writing(self.path):
                 append_records(self.path, [{**event, "time": round(time.time(), 3)} for event in events])

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from nas_rlm.data.objective_kinds import expected_value
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX, expected_value
 from nas_rlm.data.omissions import is_storable, is_valid_target, to_number
-from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH
 from nas_rlm.utils.validation import shown
 
 if TYPE_CHECKING:
@@ -123,16 +122,13 @@ def checked_value(objective: str, value: object, prefix: str = "") -> float:
 
 
 def check_latency(objective: str, value: float) -> None:
-    """Refuse a latency that is near zero, which tables and surrogates take for a value that is missing.
+    """Refuse a latency of zero, which tables and surrogates take for a value that is missing.
 
     Raises:
         ValueError: the value is one.
     """
-    if objective.startswith("latency/") and value < MIN_LATENCY_MS:
-        raise ValueError(
-            f"{objective} is {value:.3g} ms, and less than {MIN_LATENCY_MS} ms counts as not measured:"
-            f" {TIME_OF_A_BATCH}, which a device such as onnxruntime-cpu-1t-b32 measures"
-        )
+    if objective.startswith(LATENCY_PREFIX) and value <= 0:
+        raise ValueError(f"{objective} is {value:.3g} ms, which counts as not measured: expected one above 0")
 
 
 def _is_not_finite(value: object) -> bool:

@@ -11,7 +11,7 @@ from nas_rlm.data.tables import Row
 from nas_rlm.plotting.style import check_picture_path, save_figure
 from nas_rlm.study.files import StudyFiles
 from nas_rlm.study.results import draw_trials, front_of, result_rows, trial_records
-from nas_rlm.study.settings import StudySettings, read_settings
+from nas_rlm.study.settings import StudySettings, check_equal, read_settings
 from nas_rlm.study.store import TrialStore
 from nas_rlm.study.trial import RUNNING, Trial
 from nas_rlm.utils.validation import is_whole_number
@@ -55,6 +55,7 @@ class StudyView:
         self.directory = directory.absolute()  # an evaluation may change the working directory
         self.settings, self.space = settings, space
         self._store = TrialStore(self.directory, space, settings.seed, settings.budgets)
+        self._store.check = lambda: check_equal(read_settings(self.directory), settings, self.directory)
         self._files = StudyFiles(self.directory, space, settings)
 
     def __repr__(self) -> str:

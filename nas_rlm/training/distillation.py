@@ -62,7 +62,7 @@ def distil(teacher: Ensemble, space_name: str, num_networks: int, seed: int = 0)
     Args:
         teacher: model whose predictions are the targets.
         space_name: name of a registered space.
-        num_networks: number of networks.
+        num_networks: number of networks, or all of a space that has fewer.
         seed: seed of the networks.
 
     Raises:
@@ -81,7 +81,7 @@ def distil(teacher: Ensemble, space_name: str, num_networks: int, seed: int = 0)
         return [json.dumps(medians) for medians in predictions.tolist()]
 
     key = (teacher.fingerprint, objectives, list(networks))
-    lines = cached_strings("prediction", key, num_networks, predict)
+    lines = cached_strings("prediction", key, len(networks), predict)
     rows = [
         Row(space_name, name, dict(zip(objectives, values, strict=True)))
         for name, values in zip(networks, map(json.loads, lines), strict=True)

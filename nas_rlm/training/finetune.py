@@ -103,7 +103,7 @@ def fine_tune(
 
     Warns:
         UserWarning: the rows are too few for validation or calibration, or for what their latencies vary, or
-            latencies of networks are left out because they are near zero.
+            latencies of 0 are left out.
         TruncationWarning: texts are longer than the network reads.
     """
     check_objective_names(objectives)

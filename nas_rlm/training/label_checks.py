@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nas_rlm.data.objective_kinds import expected_value
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX, expected_value
 from nas_rlm.data.omissions import is_valid_target
-from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
+from nas_rlm.data.rows import Row
 from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.utils.validation import listed, shown, suggest
 from search_spaces.wording import counted
@@ -50,15 +50,14 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     for name in objectives:
         if name not in measured:
             raise ValueError(
-                f"none of {counted(len(rows), 'row')} has a value for {name}{_near_zero(name)};"
-                f" {_in_milliseconds(rows, name) or suggest(name, measured)}"
+                f"none of {counted(len(rows), 'row')} has a value for {name}{_above_zero(name)};"
+                f" {suggest(name, measured)}"
             )
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
-            advice = f"; {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
             warnings.warn(
                 f"{ignored:,} of {counted(len(rows), 'value')} of {name} {'is' if ignored == 1 else 'are'}"
-                f" left out: not finite or below {MIN_LATENCY_MS} ms{advice}",
+                f" left out: not finite{_or_zero(name)}",
                 stacklevel=4,
             )
     selected = [row.select(objectives) for row in rows]
@@ -82,15 +81,14 @@ def _check_values(row: Row, objectives: Sequence[str]) -> None:
             )
 
 
-def _in_milliseconds(rows: Sequence[Row], objective: str) -> str:
-    """Return what may be wrong with latencies that are all too short; empty if there are none."""
-    has_values = any(objective in row.targets for row in rows)
-    return f"expected milliseconds, are they seconds? Otherwise {TIME_OF_A_BATCH}" if has_values else ""
+def _above_zero(objective: str) -> str:
+    """Return the lower bound of a latency for an error message; empty for other objectives."""
+    return " above 0 ms" if objective.startswith(LATENCY_PREFIX) else ""
 
 
-def _near_zero(objective: str) -> str:
-    """Return the lower bound of a network's latency for an error message; empty for other objectives."""
-    return f" of at least {MIN_LATENCY_MS} ms" if objective.startswith("latency/") else ""
+def _or_zero(objective: str) -> str:
+    """Return that a latency of 0 is none, for a warning; empty for other objectives."""
+    return " or 0 ms" if objective.startswith(LATENCY_PREFIX) else ""
 
 
 def check_representable(objective: str, rows: Sequence[Row], scheme: NumberScheme) -> None:

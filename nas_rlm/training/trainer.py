@@ -330,7 +330,7 @@ def fit(
     if not any(numbers for dataset in datasets for numbers in dataset.numbers):
         raise ValueError(
             f"none of {counted(sum(map(len, datasets)), 'row')} has a number to learn: expected one of"
-            f" {', '.join(rlm.objectives)}, and latencies that are not near zero"
+            f" {', '.join(rlm.objectives)}, and latencies above 0"
         )
     network = rlm.network
     state = TrainingState(network.to(distributed.device()), recipe)

@@ -16,7 +16,7 @@ from typing import TypeVar
 from nas_rlm.data.importers.column_hints import column_hint, is_unnamed_latency
 from nas_rlm.data.objective_kinds import VALID_NAME, expected_value, is_known_kind, kind_of
 from nas_rlm.data.omissions import is_valid_target
-from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
+from nas_rlm.data.rows import Row
 from nas_rlm.data.tables import METADATA_PREFIXES
 from nas_rlm.data.text_data import MINUS_SIGNS, MISSING
 from nas_rlm.files import NO_CSV_SUFFIXES, read_text
@@ -320,8 +320,7 @@ def value_summary(rows: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
             line += f", in {kind_of(name).unit}"
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
-            line += f"; {counted(ignored, 'is', 'are')} below {MIN_LATENCY_MS} ms, which models do not learn"
-            line += f": {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
+            line += f"; {counted(ignored, 'is', 'are')} 0, which models do not learn"
         summary.append(line)
     return summary
 

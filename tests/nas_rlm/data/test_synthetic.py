@@ -12,6 +12,7 @@ from nas_rlm.graph.costs import OPERATOR_KINDS
 from nas_rlm.graph.paths import PATH_COUNTS
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.data.graph_features import SIZES, features_of_architecture
+from tests.search_spaces.plain_space import PlainSpace
 
 
 def test_constant_features_are_left_out_of_a_table():
@@ -71,6 +72,20 @@ def test_functions_and_inlined_operators_have_the_same_features(name):
             graph_features(from_onnx(model, outlined=o), max_chain_length=4) for o in (True, False)
         )
         assert with_functions == pytest.approx(inlined)
+
+
+class SmallSpace(PlainSpace):
+    name, size = "small", None
+    genes = (1, 3, 1, 1, 1, 2)
+
+
+def test_a_space_of_unknown_size_that_has_few_networks_gives_them_all():
+    space = search_spaces.register(SmallSpace())
+    drawn = synthetic.distinct_architectures(space, 1000)
+    assert len(drawn) == 6 == len({*drawn})
+    assert synthetic.random_graph_features(space, 1000).keys() == drawn.keys()
+    assert [row.arch_str for row in random_table("small", 1000).rows] == [*drawn]
+    assert len(synthetic.distinct_architectures(space, 4)) == 4
 
 
 def test_random_networks_are_the_same_from_the_cache(monkeypatch, tmp_path):

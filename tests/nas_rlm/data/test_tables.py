@@ -35,6 +35,21 @@ def test_columns_of_the_public_schema_become_objectives(tmp_path):
     assert table.objectives == ["accuracy", "accuracy/cifar100", "latency/pixel3", "params"]
 
 
+@pytest.mark.parametrize(("first", "is_kept"), [(0.0033, False), (0.011, True), (0.03, True)])
+def test_times_in_which_nothing_was_computed_are_no_latencies(tmp_path, first, is_kept):
+    latencies = [first, *np.linspace(9, 11, 20)]
+    rows = [Row("nasbench201", CHAIN, {"latency/phone": value}) for value in latencies]
+    write(tmp_path / "t.parquet", rows)
+    found = [row.targets["latency/phone"] for row in read(tmp_path / "t.parquet").rows]
+    assert found == [first if is_kept else 0.0, *latencies[1:]]
+
+
+def test_short_latencies_of_all_networks_are_kept(tmp_path):
+    rows = [Row("other", "", {"latency/fpga": 2e-4 * k}, "some text", str(k)) for k in range(1, 900)]
+    write(tmp_path / "t.parquet", rows)
+    assert read(tmp_path / "t.parquet").rows == rows
+
+
 def test_written_rows_are_read_unchanged(tmp_path):
     rows = [
         Row("nasbench201", CHAIN, {"accuracy": 90.5, "latency/mine": 2.25, "accuracy/cifar100": 60.0}),

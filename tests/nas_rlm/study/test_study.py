@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 import nas_rlm
 from nas_rlm import Study
 from nas_rlm.search.pareto import nondominated
+from nas_rlm.study.settings import check_equal
 from nas_rlm.study.trial import COMPLETE, FAILED
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy, summary
@@ -62,6 +64,26 @@ def test_a_study_is_opened_again_with_the_same_settings_only(open_study, tmp_pat
         open_study("other")
     with pytest.raises(FileNotFoundError, match=r"holds no study: expected the directory"):
         Study.load(tmp_path / "other")
+
+
+def test_a_study_without_trials_is_opened_with_other_settings(open_study):
+    study = open_study()
+    assert open_study(seed=1).settings.seed == 1
+    with pytest.raises(ValueError, match="seed 1 instead of 0"):
+        study.ask()
+    open_study(seed=0)
+    study.ask()
+    with pytest.raises(ValueError, match="seed 0 instead of 1"):
+        open_study(seed=1)
+
+
+def test_changes_of_the_space_and_of_the_model_are_told_apart(open_study):
+    study = open_study()
+    study.ask()
+    model = study.settings.model
+    for other, message in ((f"{'0' * 16}{model}", "version of the file of its space"), ("0" * 16, "model")):
+        with pytest.raises(ValueError, match=f"holds a study with another {message}: open it"):
+            check_equal(replace(study.settings, model=other), study.settings, study.directory)
 
 
 def test_damaged_files_are_refused(open_study, tmp_path):
