@@ -14,6 +14,8 @@ from search_spaces.wording import counted
 
 A = TypeVar("A")
 IMAGE_CLASSIFICATION, LANGUAGE_MODELLING = "image classification", "language modelling"
+MAX_GENOMES = 50_000  # random ones without an architecture, before a space is found to have none
+MAX_MUTATIONS, MAX_RANDOM_ONES = 1000, 100  # of an architecture, before it is found to have no neighbours
 DEFAULT_TASKS = "tasks on vectors", "tasks on signals", IMAGE_CLASSIFICATION, "tasks on volumes"  # by axes
 
 
@@ -138,14 +140,26 @@ class SearchSpace(ABC, Generic[A]):
         return str(architecture)
 
     def sample(self, rng: np.random.Generator) -> A:
-        """Return a random architecture, by sampling uniform genomes until one has an architecture."""
-        while True:
-            candidate = self._decode_or_none(rng.integers(self.genes))
+        """Return a random architecture, by sampling uniform genomes until one has an architecture.
+
+        Raises:
+            ValueError: none of `MAX_GENOMES` random genomes has one.
+        """
+        for _ in range(MAX_GENOMES):
+            genome = rng.integers(self.genes)
+            candidate = self._decode_or_none(genome)
             if candidate is not None:
                 return candidate
+        try:
+            return self.decode(genome)
+        except ValueError as error:
+            raise ValueError(
+                f"none of {MAX_GENOMES:,} random genomes of {self.name} has an architecture; decode raised"
+                f" for {genome.tolist()}: {error}"
+            ) from error
 
     def mutate(self, architecture: A, rng: np.random.Generator) -> A:
-        """Return another architecture that differs in one gene."""
+        """Return another architecture that differs in one gene, see `_mutate_genes`."""
         return self._mutate_genes(architecture, rng, 1)
 
     def crossover(self, a: A, b: A, rng: np.random.Generator) -> A:
@@ -161,9 +175,13 @@ class SearchSpace(ABC, Generic[A]):
         return (a, b)[int(rng.integers(2))]
 
     def _mutate_genes(self, architecture: A, rng: np.random.Generator, max_genes: int) -> A:
-        """Return another architecture that differs in one to `max_genes` genes."""
+        """Return another architecture that differs in one to `max_genes` genes.
+
+        It is a random one where none of `MAX_MUTATIONS` such genomes has another architecture, and the
+        architecture itself where that fails as well: the space seems to have no other.
+        """
         genome, name, genes = self.encode(architecture), str(architecture), self.genes
-        while True:
+        for _ in range(MAX_MUTATIONS if len(self._variable_genes) else 0):
             changed = genome.copy()
             for gene in rng.choice(
                 self._variable_genes, int(rng.integers(1, max_genes + 1)), replace=False
@@ -172,6 +190,8 @@ class SearchSpace(ABC, Generic[A]):
             candidate = self._decode_or_none(changed)
             if candidate is not None and str(candidate) != name:
                 return candidate
+        drawn = (self.sample(rng) for _ in range(MAX_RANDOM_ONES))
+        return next((candidate for candidate in drawn if str(candidate) != name), architecture)
 
     @cached_property
     def _variable_genes(self) -> np.ndarray:

@@ -117,7 +117,8 @@ def distinct_architectures(space: SearchSpace[Any], count: int, seed: int = 0) -
         The architectures by notation; fewer where many draws in a row give no new one, so that the space
         seems to have no more.
     """
-    rng, architectures = np.random.default_rng(seed), {}
+    rng = np.random.default_rng(seed)
+    architectures: dict[str, Any] = {}
     num_vain = 0
     while len(architectures) < count and num_vain < MAX_VAIN_DRAWS * (len(architectures) + 1):
         architecture = space.sample(rng)

@@ -33,7 +33,7 @@ from nas_rlm.devices.profiler import (
 )
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, TruncationWarning, gather_predictions, named_texts
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.ensemble.query import TextQuery
+from nas_rlm.surrogates.ensemble.query import TextQuery, join_parts
 from nas_rlm.text import from_architectures
 from nas_rlm.utils.extras import require
 from search_spaces import SearchSpace
@@ -224,9 +224,9 @@ class RayModel(RLM):
         for chunk in chunks:
             texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
             with named_texts([str(architecture) for architecture in chunk]):
-                query = TextQuery(texts, objectives, space.name, genomes=genomes)
-                waits.append(self._submit(query, levels, batch_size))
-        return (wait() for wait in waits)
+                parts = TextQuery(texts, objectives, space.name, genomes=genomes).parts()
+                waits.append([(rows, self._submit(part, levels, batch_size)) for rows, part in parts])
+        return (join_parts((rows, wait()) for rows, wait in of_chunk) for of_chunk in waits)
 
     def _submit(
         self, query: TextQuery, levels: Sequence[float], batch_size: int

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from nas_rlm.data.genome import Genome
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX, expected_value, is_accuracy
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.tables import EXACT_OBJECTIVES
@@ -115,25 +116,35 @@ def check_range(given: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray
             )
 
 
-def rows_by_given(texts: Sequence[str], given: Mapping[str, np.ndarray]) -> list[tuple[list[int], list[str]]]:
-    """Group rows of which the same numbers are given, so that no text is twice in a group.
+def rows_by_given(
+    texts: Sequence[str], given: Mapping[str, np.ndarray], genomes: Sequence[Genome] = ()
+) -> list[tuple[list[int], list[str]]]:
+    """Group rows of which the same numbers are given, so that no text of a group has two predictions.
+
+    Architectures with the same inference graph have the same text. No text is twice in a group with given
+    numbers, nor with two genomes in any.
 
     Examples:
         >>> rows_by_given(["a", "b", "a"], {"loss": np.array([0.5, np.nan, 0.7])})
         [([0], ['loss']), ([1], []), ([2], ['loss'])]
+        >>> rows_by_given(["a", "a", "a"], {}, [{"gene0": 1}, {"gene0": 2}, {"gene0": 1}])
+        [([0, 2], []), ([1], [])]
 
     Args:
         texts: N texts.
         given: numbers by name, float64 [N], NaN where one is missing.
+        genomes: genomes of the N networks; may be empty.
 
     Returns:
         Pairs of indices of rows and names of the numbers that all of them have; one at least.
     """
     groups: dict[tuple[tuple[str, ...], int], list[int]] = {}
-    counts: dict[tuple[tuple[str, ...], str], int] = {}
+    seen: dict[tuple[tuple[str, ...], str], list[Genome | int]] = {}  # variants of a text
     for i, text in enumerate(texts):
         names = tuple(name for name, values in given.items() if not np.isnan(values[i]))
-        repeats = counts.get((names, text), 0) if names else 0
-        counts[names, text] = repeats + 1
-        groups.setdefault((names, repeats), []).append(i)
+        variants = seen.setdefault((names, text), [])
+        variant = i if names else genomes[i] if genomes else {}
+        if variant not in variants:
+            variants.append(variant)
+        groups.setdefault((names, variants.index(variant)), []).append(i)
     return [(rows, list(names)) for (names, _), rows in groups.items()] or [([], [])]

@@ -10,6 +10,7 @@ from onnx import numpy_helper, shape_inference
 from scipy import stats
 
 import search_spaces
+from tests.search_spaces.plain_space import PlainSpace
 
 NAMES = search_spaces.names()
 # The language models have gigabytes of weights: test_gpt.py runs small ones.
@@ -117,3 +118,40 @@ def test_a_genome_out_of_range(name):
 def test_an_unknown_space():
     with pytest.raises(ValueError, match="did you mean 'nasbench201'"):
         search_spaces.get("nasbench202")
+
+
+class OneOfMany(PlainSpace):
+    """Only genomes of `valid` have architectures."""
+
+    name, size = "one_of_many", None
+    valid: tuple[tuple[int, ...], ...] = ()
+
+    def decode(self, genome):
+        if tuple(genome) not in self.valid:
+            raise ValueError("too wide")
+        return super().decode(genome)
+
+
+def test_a_space_without_architectures_says_what_decode_raised(monkeypatch):
+    monkeypatch.setattr("search_spaces.space.MAX_GENOMES", 20)
+    with pytest.raises(
+        ValueError, match=r"none of 20 random genomes of one_of_many .* raised for \[.*too wide"
+    ):
+        OneOfMany().sample(np.random.default_rng(0))
+
+
+def test_a_mutation_finds_architectures_that_differ_in_more_genes_or_none():
+    space, rng = OneOfMany(), np.random.default_rng(0)
+    space.valid = (0, 0, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0)
+    first, second = map(space.decode, space.valid)
+    assert space.mutate(first, rng) == second
+    space.valid = space.valid[:1]
+    assert space.mutate(first, rng) == first
+
+
+def test_a_space_of_one_architecture_mutates_to_it():
+    class One(PlainSpace):
+        genes = (1,) * 6
+
+    only = One().sample(np.random.default_rng(0))
+    assert One().mutate(only, np.random.default_rng(0)) == only

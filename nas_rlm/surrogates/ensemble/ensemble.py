@@ -24,7 +24,7 @@ from nas_rlm.surrogates.ensemble.checks import (
 from nas_rlm.surrogates.ensemble.distributions import ConditionalSurrogates, TextDistributions
 from nas_rlm.surrogates.ensemble.log_probabilities import checked_numbers, log_probabilities
 from nas_rlm.surrogates.ensemble.quantiles import predict_quantiles
-from nas_rlm.surrogates.ensemble.query import TextQuery
+from nas_rlm.surrogates.ensemble.query import TextQuery, join_parts
 from nas_rlm.surrogates.ensemble.samples import decoding_order, draw_samples
 from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
 from nas_rlm.surrogates.ensemble.zero_label_models import ZeroLabelModels
@@ -125,13 +125,13 @@ class Ensemble(TrainedModel):
             batch_size: number of texts in a batch.
 
         Yields:
-            Quantiles and novelties, see `predict_query`.
+            Quantiles and novelties, see `predict_with_novelties`.
         """
 
         def predict_chunk(chunk: Sequence[Any]) -> np.ndarray:
             texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
             query = TextQuery(texts, objectives, space.name, genomes=genomes)
-            return self.predict_query(query, levels, batch_size)
+            return self._predict_parts(query, levels, batch_size)
 
         arguments = tuple(objectives), tuple(levels), batch_size
         key = id(self), id(space), *arguments, weight_versions(self.network.parameters())
@@ -178,9 +178,7 @@ class Ensemble(TrainedModel):
         numbers = check_given(given, len(texts), objectives, self.objectives)
         check_range(numbers, self.selection.labels(space, objectives))
         query = TextQuery(texts, objectives, space, numbers, genomes)
-        values = np.empty((len(texts), len(objectives), len(levels) + 1))
-        for rows, part in query.parts():
-            values[rows] = self.predict_query(part, levels, batch_size, progress)
+        values = self._predict_parts(query, levels, batch_size, progress)
         names = names_of_texts(len(texts))
         warn_of_novel_networks(values[:, :, -1], objectives, names)
         warn_of_other_sizes(self.selection.labelled_sizes(space, objectives), texts, names)
@@ -218,7 +216,15 @@ class Ensemble(TrainedModel):
         """
         self.check(objectives)
         query = TextQuery(as_strings(texts, "texts"), objectives, space, given or {}, genomes)
-        return self.predict_query(query, levels, batch_size, progress)
+        return self._predict_parts(query, levels, batch_size, progress)
+
+    def _predict_parts(
+        self, query: TextQuery, levels: Sequence[float], batch_size: int, progress: bool = False
+    ) -> np.ndarray:
+        """Return quantiles and novelties of a query, see `predict_with_novelties`."""
+        return join_parts(
+            (rows, self.predict_query(part, levels, batch_size, progress)) for rows, part in query.parts()
+        )
 
     def predict_query(
         self,
@@ -227,10 +233,10 @@ class Ensemble(TrainedModel):
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
     ) -> np.ndarray:
-        """Return quantiles and novelties of a query, see `predict_with_novelties`.
+        """Return quantiles and novelties of a part of a query, see `predict_with_novelties`.
 
         Args:
-            query: N texts and K objectives that the model knows; the same numbers are given for all texts.
+            query: N texts and K objectives that the model knows, see `TextQuery.parts`.
             levels: Q quantile levels.
             batch_size: number of texts in a batch.
             progress: show a progress bar.

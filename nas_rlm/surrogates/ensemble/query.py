@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -40,15 +40,15 @@ class TextQuery:
         return other_batch(self.space, self.texts, self.objectives)
 
     def genome_by_text(self) -> dict[str, Genome]:
-        """Return the genome of each text; empty where genomes are not used."""
+        """Return the genome of each text of a part; empty where genomes are not used."""
         return dict(zip(self.texts, self.genomes, strict=bool(self.genomes)))
 
     def parts(self) -> Iterator[tuple[list[int], TextQuery]]:
         """Yield queries of which the same numbers are given for all texts, with the indices of their rows.
 
-        Where numbers are given, the texts of a part are distinct.
+        A text has one genome within a part; where numbers are given, the texts of a part are distinct.
         """
-        for rows, names in rows_by_given(self.texts, self.given):
+        for rows, names in rows_by_given(self.texts, self.given, self.genomes):
             yield (
                 rows,
                 replace(
@@ -58,3 +58,17 @@ class TextQuery:
                     genomes=[self.genomes[i] for i in rows] if self.genomes else (),
                 ),
             )
+
+
+def join_parts(parts: Iterable[tuple[Sequence[int], np.ndarray]]) -> np.ndarray:
+    """Return the predictions for a query from those for its parts.
+
+    Args:
+        parts: indices of the rows of each part, and its predictions [M, …].
+
+    Returns:
+        [N, …].
+    """
+    rows, values = zip(*parts, strict=True)
+    joined: np.ndarray = np.concatenate(values)[np.argsort(np.concatenate(rows))]
+    return joined

@@ -1,10 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row
+from nas_rlm.data.synthetic import distinct_architectures
+from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.ensemble.query import TextQuery
+from nas_rlm.surrogates.fitting import fit_graph_surrogates
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.onnx_models import with_batch
+from tests.search_spaces.plain_space import PlainSpace
 
 
 def test_the_texts_of_a_part_are_distinct_and_have_the_same_numbers():
@@ -22,6 +31,51 @@ def test_the_texts_of_a_part_are_distinct_and_have_the_same_numbers():
         ([3], ["b"], {"loss": [4.0]}, genomes[3:]),
     ]
     assert all(part.objectives == ["accuracy"] and part.space == "fbnet" for _, part in query.parts())
+
+
+PLAIN = PlainSpace()
+
+
+class DropoutSpace(PlainSpace):
+    """Plain networks with or without dropout, which is no part of them when they predict."""
+
+    name, size, genes = "dropout", 2 * 9**3, (2, *PlainSpace.genes)
+
+    def decode(self, genome):
+        return f"{('keep', 'drop')[genome[0]]} {PLAIN.decode(genome[1:])}"
+
+    def encode(self, architecture):
+        word, _, plain = architecture.partition(" ")
+        return np.array([("keep", "drop").index(word), *PLAIN.encode(PLAIN.parse(plain))])
+
+    def parse(self, text):
+        PLAIN.parse(text.partition(" ")[2])
+        return text
+
+    def write(self, graph, architecture):
+        return PLAIN.write(graph, PLAIN.parse(architecture.partition(" ")[2]))
+
+
+def test_architectures_with_one_text_have_predictions_of_their_own(tiny_checkpoint):
+    space = search_spaces.register(DropoutSpace())
+    drawn = [*distinct_architectures(space, 40)]
+    values = [50 + 20 * name.startswith("drop") + len(name) for name in drawn]
+    rows = [Row(space.name, name, {"accuracy": value}) for name, value in zip(drawn, values, strict=True)]
+    rlm = RLM.load(tiny_checkpoint)
+    own = fit_graph_surrogates(rows, ["accuracy"])
+    rlm.surrogates = {
+        n: [replace(s, network_temperatures={"accuracy": WITHOUT_NETWORK}) for s in group]
+        for n, group in own.items()
+    }
+    rlm.trained_on = {space.name: TrainedOn(len(rows), ("accuracy",))}
+    pair = ["drop 1x16 3x32 5x64", "keep 1x16 3x32 5x64"]
+    one_by_one = [rlm.predict(space, [name], ["accuracy"])[0, 0] for name in pair]
+    assert one_by_one[0] > one_by_one[1] + 10
+    for order in (pair, pair[::-1]):
+        expected = [one_by_one[pair.index(name)] for name in order]
+        assert rlm.predict(space, order, ["accuracy"])[:, 0].tolist() == expected
+        drawn_pair = np.median(rlm.sample(space, order, ["accuracy"], 200)[:, :, 0], axis=1)
+        assert drawn_pair == pytest.approx(expected, abs=4)
 
 
 def test_genomes_are_of_all_texts_or_of_none():
