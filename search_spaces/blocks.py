@@ -57,6 +57,22 @@ def activate(graph: Graph, x: Value, activation: str = "relu") -> Value:
     return ACTIVATIONS[activation](graph, x)
 
 
+def dropout(graph: Graph, x: Value, ratio: float = 0.5) -> Value:
+    """Write dropout, which works in training alone: the text of the network does not have it.
+
+    Args:
+        graph: graph to write to.
+        x: any tensor.
+        ratio: share of the elements that become zero in training.
+
+    Raises:
+        ValueError: the ratio is not from 0 to below 1.
+    """
+    if not 0 <= ratio < 1:
+        raise ValueError(f"the ratio of dropout is {ratio!r}: expected a number from 0 to below 1")
+    return graph.op("Dropout", x, Constant(float(ratio))) if ratio else x
+
+
 def normalize(graph: Graph, x: Value, norm: str = "batch", groups: int = 8) -> Value:
     """Write a normalization with a scale and a bias for each channel.
 

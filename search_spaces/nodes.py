@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
+
+PLAIN_NUMBERS = int, float
 
 
 class TensorInfo(NamedTuple):
@@ -107,9 +110,21 @@ class Weight:
 
 @dataclass(frozen=True)
 class Constant:
-    """A list of integers or floats, one integer or one float, that an operator reads."""
+    """A list of integers or floats, one integer or one float, that an operator reads.
+
+    Numbers and arrays of NumPy become numbers of Python, and lists of integers and floats become floats.
+    """
 
     value: tuple[int, ...] | tuple[float, ...] | int | float
+
+    def __post_init__(self) -> None:
+        value = self.value
+        if type(value) in PLAIN_NUMBERS or (type(value) is tuple and {*map(type, value)} in ({int}, {float})):
+            return
+        plain = np.asarray(value).tolist()
+        if isinstance(plain, list):
+            plain = tuple(plain)
+        object.__setattr__(self, "value", plain)
 
     @property
     def is_float(self) -> bool:

@@ -462,3 +462,14 @@ def test_networks_on_other_inputs_are_those_of_pytorch(name):
 
 def test_make_divisible():
     assert [blocks.make_divisible(c) for c in (1, 11, 12, 20, 35.9)] == [8, 16, 16, 24, 40]
+
+
+def test_dropout_is_no_part_of_the_text():
+    def text(ratio):
+        graph = Graph((1, 8))
+        return from_onnx(graph.build(blocks.classifier(graph, blocks.dropout(graph, graph.input, ratio), 3)))
+
+    assert text(0.5) == text(0.0)
+    for ratio in (1, -0.1):
+        with pytest.raises(ValueError, match=f"the ratio of dropout is {ratio}: expected a number from 0 to"):
+            text(ratio)

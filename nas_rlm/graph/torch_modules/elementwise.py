@@ -11,6 +11,7 @@ import onnx
 import torch
 import torch.nn.functional as F
 from onnx import helper
+from torch import nn
 
 from nas_rlm.graph.torch_modules.registry import Operation, Translate
 
@@ -164,6 +165,12 @@ def _cast_like(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return x.to(like.dtype)
 
 
+def _dropout(operation: Operation) -> Any:
+    """Translate Dropout to `nn.Dropout`, which does nothing in evaluation mode, as the operator of a file."""
+    ratio = float(operation.array(1)) if operation.has(1) else 0.5
+    return operation.layer(nn.Dropout(ratio), operation.tensor())
+
+
 def _is_inf(operation: Operation) -> Any:
     """Translate IsInf of both signs."""
     operation.require("detect_negative", 1)
@@ -182,7 +189,7 @@ OPERATORS: dict[str, Translate] = {
     "Clip": _clip,
     "Cos": _function(torch.cos),
     "Div": _arithmetic(_divided),
-    "Dropout": lambda operation: operation.tensor(),
+    "Dropout": _dropout,
     "Elu": _with_options(F.elu, alpha=1.0),
     "Equal": _arithmetic(operator.eq),
     "Erf": _function(torch.erf),

@@ -7,6 +7,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import search_spaces
 from nas_rlm.graph.torch_module import to_torch
+from search_spaces import blocks
+from search_spaces.graph import Graph
 from tests.nas_rlm.training_runs import losses
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -103,6 +105,17 @@ def test_batch_norm_in_training_computes_the_same_as_onnxruntime():
     new_variance = (variance - 0.8 * statistics["v"]) * num_values / (num_values - 1)
     expected_variance = 0.8 * statistics["v"] + new_variance
     np.testing.assert_allclose(buffers["batchnorm2d0.running_var"], expected_variance, rtol=1e-5)
+
+
+def test_dropout_works_in_training_alone():
+    graph = Graph((1, 400), weights=True)
+    model = graph.build(blocks.dropout(graph, graph.input, 0.3))
+    module, x = to_torch(model), torch.ones(1, 400)
+    torch.manual_seed(0)
+    kept = module.train()(x)
+    assert 0.2 < (kept == 0).float().mean() < 0.4 and kept.max() == pytest.approx(1 / 0.7)
+    assert torch.equal(module.eval()(x), x)
+    assert run(model, x.numpy()) == pytest.approx(x.numpy())
 
 
 def test_module_is_trainable():
