@@ -10,6 +10,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -172,15 +173,25 @@ class RLMSampler(BaseSampler):
     def after_trial(
         self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Warn, once, of a trial that did not use the suggested architecture."""
-        if state == TrialState.COMPLETE and "gene0" not in trial.params and not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
+        """Warn, once, of a trial that did not use the suggested architecture, or has counts of another."""
+        if state != TrialState.COMPLETE or self._has_warned:
+            return
+        message = ""
+        if "gene0" not in trial.params:
+            message = (
                 f"trial {trial.number} has the parameters {', '.join(trial.params) or 'none'}, which are"
                 " random: get the architecture from suggest_architecture(trial, space) in the objective"
-                " function",
-                stacklevel=2,
+                " function"
             )
+        elif name := self._name(trial.params):
+            targets = dict(zip(self.settings.objectives, values or (), strict=True))
+            try:
+                _check_counts(Row(self.space.name, name, targets), self.space)
+            except ValueError as error:
+                message = f"trial {trial.number}: {error}; suggestions go by the counts of the space"
+        if message:
+            self._has_warned = True
+            warnings.warn(message, stacklevel=2)
 
     def _architecture(self, params: Mapping[str, Any]) -> Any:
         genes = [params[f"gene{i}"] for i in range(len(self.space.genes))]
@@ -217,13 +228,13 @@ def rows_of_trials(
         omissions: counts the complete trials that are left out.
 
     Returns:
-        One row per architecture, in the order in which the trials finished. A trial that failed does not
-        replace the values of another one.
+        One row per architecture, in the order in which the trials finished, with the means of its complete
+        trials; without values if all failed.
 
     Warns:
         UserWarning: values are not those of their objectives.
     """
-    rows: dict[str, Row] = {}
+    values: dict[str, list[dict[str, float]]] = {}
     finished = [
         (trial.datetime_complete, trial.number, trial)
         for trial in trials
@@ -237,9 +248,9 @@ def rows_of_trials(
                 omissions.add(f"trial {trial.number}", describe_error(error))
             continue
         targets = _targets(trial, objectives) if trial.state == TrialState.COMPLETE else {}
-        if targets or name not in rows:
-            rows[name] = Row(space.name, name, targets)
-    return list(rows.values())
+        values.setdefault(name, []).extend([targets] if targets else [])
+    means = {name: {key: fmean(t[key] for t in v) for key in objectives if v} for name, v in values.items()}
+    return [Row(space.name, name, targets) for name, targets in means.items()]
 
 
 def _targets(trial: FrozenTrial, objectives: Sequence[str]) -> dict[str, float]:
@@ -263,6 +274,8 @@ def labels(
     architecture: Callable[[Mapping[str, Any]], Any],
 ) -> list[Row]:
     """Return the complete trials of an Optuna study as labels, for `Study.add_table` or a table.
+
+    An architecture with several complete trials, such as with other learning rates, has their mean values.
 
     Examples:
         >>> rows = labels(optuna_study, "nasbench201", ["accuracy"], to_cell)  # doctest: +SKIP

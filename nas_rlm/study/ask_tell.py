@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from nas_rlm.data.omissions import to_number
 from nas_rlm.rlm import RLM
 from nas_rlm.search.lookup import Labels, read_labels, select_labels
 from nas_rlm.search.settings import QUANTILE_LEVELS
@@ -120,12 +122,14 @@ class AskTellStudy(StudyView):
             cost: seconds that the evaluation took.
 
         Raises:
-            ValueError: the trial is unknown or finished, or a value is missing or out of range.
+            ValueError: the trial is unknown or finished, a value is missing or out of range, or the cost is
+                no finite number from 0.
             StorageError: the disk is full.
 
         Warns:
             UserWarning: there are values beside those of objectives; once.
         """
+        cost = _checked_cost(cost)
         found = self._trial(trial)
         self._store.check_running(found)
         if failure is not None:
@@ -275,3 +279,15 @@ class AskTellStudy(StudyView):
         if self.settings.predicted:
             values |= predicted_values(self._suggester, architecture, self.settings)
         return values
+
+
+def _checked_cost(cost: object) -> float:
+    """Return the cost of an evaluation in seconds.
+
+    Raises:
+        ValueError: it is no finite number from 0.
+    """
+    number = to_number(cost)
+    if number is None or not 0 <= number < math.inf:
+        raise ValueError(f"cost is {cost!r}: expected seconds, a finite number from 0")
+    return number

@@ -120,6 +120,22 @@ def test_another_direction_is_refused(sampler):
         study.optimize(objective, n_trials=1)
 
 
+def test_counts_of_another_network_are_warned_of(tiny_rlm, quick_suggestions):  # noqa: F811
+    sampler = RLMSampler(CELLS, ["accuracy", "params"], model=tiny_rlm)
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+
+    def in_millions(trial):
+        cell = suggest_architecture(trial, CELLS)
+        return accuracy(cell)["accuracy"], CELLS.params(cell) / (1 if trial.number == 0 else 1e6)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.optimize(in_millions, n_trials=1)
+    with pytest.warns(UserWarning, match=r"trial 1: params of .* is 0\..*, and nasbench201 counts") as caught:
+        study.optimize(in_millions, n_trials=2)
+    assert len(caught) == 1
+
+
 def test_finished_studies_are_labels():
     study = optuna.create_study(directions=DIRECTIONS, sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(objective, n_trials=5)
@@ -185,9 +201,9 @@ def to_cell(parameters):
     return CELLS.decode(list(parameters.values()))
 
 
-def test_a_failed_trial_of_the_same_architecture_does_not_replace_a_label():
-    rows = labels(study_of([71.0, None, 73.0, None]), CELLS, ["accuracy"], to_cell)
-    assert [row.targets for row in rows] == [{"accuracy": 73.0}]
+def test_trials_of_the_same_architecture_have_their_mean_without_those_that_failed():
+    rows = labels(study_of([71.0, None, 73.0, 78.0, None]), CELLS, ["accuracy"], to_cell)
+    assert [row.targets for row in rows] == [{"accuracy": 74.0}]
 
 
 @pytest.mark.parametrize("value", [math.inf, 300.0])

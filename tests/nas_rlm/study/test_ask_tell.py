@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -142,6 +144,16 @@ def test_a_network_is_measured_on_a_device(open_study):
     study.tell(study.ask(), 70.0)
     assert study.trials[0].values[name] > 0
     assert study.trials[0].details["processor"]
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf, -1, "long", None])
+def test_costs_that_are_no_seconds_are_refused(open_study, cost):
+    study = open_study()
+    trial = study.ask()
+    with pytest.raises(ValueError, match=r"cost is .*: expected seconds, a finite number from 0"):
+        study.tell(trial, 70.0, cost=cost)
+    study.tell(trial, 70.0, cost=np.float32(2))
+    assert study.cost == 2
 
 
 def test_latencies_of_zero_are_refused(open_study):
