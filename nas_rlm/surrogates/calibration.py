@@ -23,6 +23,7 @@ from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.features import other_batch
+from nas_rlm.surrogates.given_numbers import rows_by_given
 from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.surrogates.registry import Surrogate, predictive_distributions
 from nas_rlm.utils.progress import progress_bar
@@ -54,9 +55,11 @@ def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, pro
         part = Table(table.name, [row for row in table.rows if row.space == space]).sample(MAX_ROWS)
         values = {name: part.column(name) for name in part.objectives if name in rlm.objectives}
         if any(map(_are_enough, values.values())):
-            texts = texts_of_rows(part.rows)
-            genomes = dict(zip(texts, genome_features_of_rows(part.rows), strict=True))
-            calibrate_space(rlm, space, texts, values, prior_rows, genomes)
+            texts, genomes = texts_of_rows(part.rows), genome_features_of_rows(part.rows)
+            rows, _ = rows_by_given(texts, {}, genomes)[0]  # each text with its first genome
+            values = {name: column[rows] for name, column in values.items()}
+            genome_of = {texts[i]: genomes[i] for i in rows}
+            calibrate_space(rlm, space, [texts[i] for i in rows], values, prior_rows, genome_of)
 
 
 def calibrate_space(

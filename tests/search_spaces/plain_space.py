@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search_spaces import SearchSpace
+from search_spaces import SearchSpace, blocks
 from search_spaces.graph import Graph, Value
 
 KERNELS, WIDTHS = (1, 3, 5), (16, 32, 64)
@@ -40,5 +40,35 @@ class PlainSpace(SearchSpace[Plain]):
     def write(self, graph: Graph, architecture: Plain) -> Value:
         x = graph.input
         for kernel, width in architecture.stages:
+            x = graph.op("Relu", graph.batch_norm(graph.conv(x, width, kernel, stride=2)))
+        return graph.classifier(x, 10)
+
+
+PLAIN = PlainSpace()
+
+
+class DropoutSpace(SearchSpace[str]):
+    """Plain networks with or without dropout, which their text does not have."""
+
+    name = "dropout"
+    size = 2 * 9**3
+    genes = (2, *PlainSpace.genes)
+
+    def decode(self, genome: np.ndarray) -> str:
+        word, *rest = self.validate_genome(genome)
+        return f"{('keep', 'drop')[word]} {PLAIN.decode(np.array(rest))}"
+
+    def encode(self, architecture: str) -> np.ndarray:
+        word, _, plain = architecture.partition(" ")
+        return np.array([("keep", "drop").index(word), *PLAIN.encode(PLAIN.parse(plain))])
+
+    def parse(self, text: str) -> str:
+        word, _, plain = text.partition(" ")
+        return f"{('keep', 'drop')[word == 'drop']} {PLAIN.parse(plain)}"
+
+    def write(self, graph: Graph, architecture: str) -> Value:
+        word, _, plain = architecture.partition(" ")
+        x = blocks.dropout(graph, graph.input, 0.2) if word == "drop" else graph.input
+        for kernel, width in PLAIN.parse(plain).stages:
             x = graph.op("Relu", graph.batch_norm(graph.conv(x, width, kernel, stride=2)))
         return graph.classifier(x, 10)

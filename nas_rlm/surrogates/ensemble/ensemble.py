@@ -30,7 +30,7 @@ from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
 from nas_rlm.surrogates.ensemble.zero_label_models import ZeroLabelModels
 from nas_rlm.surrogates.given_numbers import Given, check_given, check_range
 from nas_rlm.surrogates.network_sizes import warn_of_other_sizes
-from nas_rlm.surrogates.registry import warn_of_novel_networks
+from nas_rlm.surrogates.registry import uses_genome, warn_of_novel_networks
 from nas_rlm.text import from_architectures
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, as_strings, is_whole_number, quantile_levels
@@ -177,7 +177,7 @@ class Ensemble(TrainedModel):
         self.check(objectives)
         numbers = check_given(given, len(texts), objectives, self.objectives)
         check_range(numbers, self.selection.labels(space, objectives))
-        query = TextQuery(texts, objectives, space, numbers, genomes)
+        query = self._query(texts, objectives, space, numbers, genomes)
         values = self._predict_parts(query, levels, batch_size, progress)
         names = names_of_texts(len(texts))
         warn_of_novel_networks(values[:, :, -1], objectives, names)
@@ -215,8 +215,20 @@ class Ensemble(TrainedModel):
             ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
-        query = TextQuery(as_strings(texts, "texts"), objectives, space, given or {}, genomes)
+        query = self._query(as_strings(texts, "texts"), objectives, space, given or {}, genomes)
         return self._predict_parts(query, levels, batch_size, progress)
+
+    def _query(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        space: str,
+        given: Mapping[str, np.ndarray],
+        genomes: Sequence[Genome],
+    ) -> TextQuery:
+        """Return a query, without genomes that no surrogate uses."""
+        used = genomes if uses_genome(self.surrogates_of(space)) else ()
+        return TextQuery(texts, objectives, space, given, used)
 
     def _predict_parts(
         self, query: TextQuery, levels: Sequence[float], batch_size: int, progress: bool = False
@@ -345,7 +357,7 @@ class Ensemble(TrainedModel):
         texts = as_strings(texts, "texts")
         numbers = check_given(given, len(texts), objectives, self.objectives)
         check_range(numbers, self.selection.labels(space, objectives))
-        query = TextQuery(texts, order, space, numbers, genomes)
+        query = self._query(texts, order, space, numbers, genomes)
         samples = np.empty((len(texts), num_samples + 1, len(objectives)))
         for rows, part in query.parts():
             samples[rows] = draw_samples(

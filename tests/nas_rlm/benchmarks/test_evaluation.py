@@ -30,7 +30,7 @@ def table(n, seed):
     found = []
     for i in range(n):
         a = SPACE.sample(rng)
-        values = {"accuracy": 60 + 3.0 * str(a).count("conv"), "latency/pixel3": 0.001 if i < 2 else 2.0 + i}
+        values = {"accuracy": 60 + 3.0 * str(a).count("conv"), "latency/pixel3": 0.0 if i < 2 else 2.0 + i}
         found.append(Row("nasbench201", str(a), values))
     return Table("cells", found)
 

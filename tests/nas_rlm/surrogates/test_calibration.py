@@ -7,6 +7,9 @@ from scipy.stats import norm
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, Table
+from nas_rlm.data.genome import genome_features_of_rows
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.synthetic import distinct_architectures
 from nas_rlm.surrogates import calibration
 from nas_rlm.surrogates.calibration import (
     NETWORK_TEMPERATURES,
@@ -18,6 +21,7 @@ from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.text import from_architectures
+from tests.search_spaces.plain_space import PLAIN, DropoutSpace
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -89,9 +93,8 @@ def test_network_and_surrogate_combined_have_a_temperature(tiny_checkpoint, monk
         "latency/pixel3": pytest.approx(2, rel=0.3),
     }
     (surrogate,) = rlm.surrogates["nasbench201"]
-    assert surrogate.network_temperatures == {
-        "accuracy": DEFAULT_NETWORK_TEMPERATURE
-    }  # all rank equally well
+    found = surrogate.network_temperatures  # all rank equally well
+    assert found == {"accuracy": pytest.approx(DEFAULT_NETWORK_TEMPERATURE)}
     assert surrogate.temperatures == {"accuracy": pytest.approx(4 / DEFAULT_NETWORK_TEMPERATURE, rel=0.4)}
 
 
@@ -172,3 +175,17 @@ def test_other_spaces_take_the_mean(tiny_checkpoint):
     assert rlm.network_temperatures("a", names) == pytest.approx([2, 3, 1])
     assert rlm.network_temperatures("c", names) == pytest.approx([4, 3, 1])
     assert loaded.network_temperatures("a", names) == [1, 1, 1]
+
+
+def test_a_text_of_several_genomes_is_calibrated_with_one(tiny_checkpoint, monkeypatch):
+    space = search_spaces.register(DropoutSpace())
+    names = [f"{word} {plain}" for plain in distinct_architectures(PLAIN, 25) for word in ("keep", "drop")]
+    rows = [Row(space.name, name, {"accuracy": 50.0 + i}) for i, name in enumerate(names)]
+    seen = []
+    monkeypatch.setattr(calibration, "calibrate_space", lambda *arguments: seen.append(arguments))
+    calibrate(RLM.load(tiny_checkpoint), [Table("t", rows)])
+    ((_, _, texts, values, _, genomes),) = seen
+    assert len(texts) == len({*texts}) == 25 == len(genomes)
+    for text, value in zip(texts, values["accuracy"], strict=True):
+        of_text = [row for row in rows if row.targets["accuracy"] == value]
+        assert texts_of_rows(of_text) == [text] and genome_features_of_rows(of_text) == [genomes[text]]

@@ -171,10 +171,10 @@ def test_tables_of_configurations_get_this_surrogate():
     assert not are_learnt_as_configurations(
         [*rows[:15], *(replace(r, space="other") for r in rows[15:])], ["latency/gpu"]
     )
-    zero = [replace(row, targets={"latency/gpu": 0.0}) for row in rows[:1]]
-    (with_zero,) = fit_surrogates([*zero, *rows[1:]], ["latency/gpu"])["triton"]
-    assert isinstance(with_zero, ProgramSurrogate)
-    assert not are_learnt_as_configurations([*zero, *rows[1:]], ["latency/gpu"])
+    with_zero = [Row("triton", "", {"loss": t}, p) for p, t in zip(programs, [0.0, *times[1:]], strict=True)]
+    (surrogate,) = fit_surrogates(with_zero, ["loss"])["triton"]
+    assert isinstance(surrogate, ProgramSurrogate)
+    assert not are_learnt_as_configurations(with_zero, ["loss"])
     for groups, is_learnt in ((3, True), (30, False)):
         of_groups = [replace(row, group=f"p{i % groups}") for i, row in enumerate(rows)]
         assert are_learnt_as_configurations(of_groups, ["latency/gpu"]) == is_learnt

@@ -140,6 +140,6 @@ def test_rows_without_numbers_are_left_out():
 
 def test_unknown_and_unmeasured_objectives_are_left_out(tiny_checkpoint):
     rlm = RLM.load(tiny_checkpoint)
-    row = Row("theirs", "", {"accuracy": 90.0, "latency/pixel3": 0.003, "latency/unknown": 1.0})
+    row = Row("theirs", "", {"accuracy": 90.0, "latency/pixel3": 0.0, "latency/unknown": 1.0})
     found = make_dataset(rlm, [row], TableRecipe(""), ["x=Relu(y)\n"])
     assert found.numbers == [{NUM_DIGIT_TOKENS + rlm.objectives.index("accuracy"): 90.0}]

@@ -231,9 +231,7 @@ def test_surrogates_alone_read_whole_texts(rlm):
 def test_rows_without_a_number_to_learn(rlm):
     with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
         rlm.fine_tune(rows(3), ["latency/none"])
-    with pytest.raises(
-        ValueError, match=r"none of 3 rows has a value for latency/other of at least 0\.02 ms"
-    ):
+    with pytest.raises(ValueError, match=r"none of 3 rows has a value for latency/other above 0 ms"):
         rlm.fine_tune(rows(3), ["latency/other"])
 
 

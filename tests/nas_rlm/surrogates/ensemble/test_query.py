@@ -13,7 +13,7 @@ from nas_rlm.surrogates.fitting import fit_graph_surrogates
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.onnx_models import with_batch
-from tests.search_spaces.plain_space import PlainSpace
+from tests.search_spaces.plain_space import DropoutSpace
 
 
 def test_the_texts_of_a_part_are_distinct_and_have_the_same_numbers():
@@ -31,29 +31,6 @@ def test_the_texts_of_a_part_are_distinct_and_have_the_same_numbers():
         ([3], ["b"], {"loss": [4.0]}, genomes[3:]),
     ]
     assert all(part.objectives == ["accuracy"] and part.space == "fbnet" for _, part in query.parts())
-
-
-PLAIN = PlainSpace()
-
-
-class DropoutSpace(PlainSpace):
-    """Plain networks with or without dropout, which is no part of them when they predict."""
-
-    name, size, genes = "dropout", 2 * 9**3, (2, *PlainSpace.genes)
-
-    def decode(self, genome):
-        return f"{('keep', 'drop')[genome[0]]} {PLAIN.decode(genome[1:])}"
-
-    def encode(self, architecture):
-        word, _, plain = architecture.partition(" ")
-        return np.array([("keep", "drop").index(word), *PLAIN.encode(PLAIN.parse(plain))])
-
-    def parse(self, text):
-        PLAIN.parse(text.partition(" ")[2])
-        return text
-
-    def write(self, graph, architecture):
-        return PLAIN.write(graph, PLAIN.parse(architecture.partition(" ")[2]))
 
 
 def test_architectures_with_one_text_have_predictions_of_their_own(tiny_checkpoint):
