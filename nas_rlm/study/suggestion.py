@@ -27,6 +27,7 @@ from nas_rlm.study.store import Suggestion, Suggestions
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.utils.process_pool import one_thread
 from search_spaces import SearchSpace
 from search_spaces.wording import counted
 
@@ -71,6 +72,7 @@ class Suggester(ABC):
             As many, or fewer where the space has no others; and the candidates that are new.
         """
 
+    @one_thread()  # trainings use the processors meanwhile
     def suggest_among(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, names: Sequence[str]
     ) -> Suggestions:
@@ -173,6 +175,7 @@ class PoolSuggester(Suggester):
         super().__init__(cached_predictor, graph_surrogates(rlm.surrogates), settings)
         self._pool: CandidatePool | None = None
 
+    @one_thread()
     def suggest(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, candidates: Sequence[str] = ()
     ) -> Suggestions:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from nas_rlm.utils.process_pool import one_thread
+
 FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -28,10 +30,11 @@ def adam(
         learning_rate: size of a step.
     """
     first, second = torch.zeros_like(parameters), torch.zeros_like(parameters)
-    for step in range(1, num_steps + 1):
-        slope = gradient(parameters)
-        first = FIRST_DECAY * first + (1 - FIRST_DECAY) * slope
-        second = SECOND_DECAY * second + (1 - SECOND_DECAY) * slope.square()
-        scale = (second / (1 - SECOND_DECAY**step)).sqrt() + EPSILON
-        parameters = parameters - learning_rate / (1 - FIRST_DECAY**step) * first / scale
+    with one_thread():
+        for step in range(1, num_steps + 1):
+            slope = gradient(parameters)
+            first = FIRST_DECAY * first + (1 - FIRST_DECAY) * slope
+            second = SECOND_DECAY * second + (1 - SECOND_DECAY) * slope.square()
+            scale = (second / (1 - SECOND_DECAY**step)).sqrt() + EPSILON
+            parameters = parameters - learning_rate / (1 - FIRST_DECAY**step) * first / scale
     return parameters

@@ -44,7 +44,7 @@ def map_in_processes(
     if processes < 2 or sys.platform != "linux" or multiprocessing.current_process().daemon:
         yield from map(work, items)
         return
-    with _one_thread():
+    with one_thread():
         if key and _reused_pool is not None and _is_picklable(items[0]):
             yield from _reused_pool.get(work, key, processes).map_in_processes(items)
         else:
@@ -161,8 +161,12 @@ def _report_killed_worker() -> Iterator[None]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread within a `with` block, since forked workers cannot use more."""
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread within a `with` block.
+
+    Forked workers cannot use more. Operations on small matrices gain nothing from more, and wait long for
+    them on a busy machine.
+    """
     import torch
 
     before = torch.get_num_threads()
