@@ -97,6 +97,26 @@ def test_a_run_is_logged_continued_and_made_longer(quick, tmp_path, capsys):
     assert "snas-random-0: 3 trials of 3 networks, " in shown and "1 networks of the front tested" in shown
 
 
+def test_final_networks_of_all_logs_are_measured_again(quick, tmp_path, capsys, monkeypatch):
+    study, data = quick
+    for seed in (0, 1):
+        study.run("random", "mobilenets", data, tmp_path, seed, study.Plan(3 / 60, 64, 1, 1))
+    monkeypatch.setattr(study, "measured_values", lambda *_: ({study.LATENCY: 0.025}, {}))
+    study.summary(tmp_path, 3 / 60)
+    study.measure_finals(tmp_path)
+    found = json.loads((tmp_path / study.FINAL_LATENCIES).read_text())
+    assert [*found["mobilenets"].values()] == [0.025, 0.025]
+    study.summary(tmp_path, 3 / 60)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "mobilenets-" in line]
+    # Accuracies of 60 % above 10 %, of 90, and a quarter of the longest latency of the logs, .1 ms.
+    assert [f"tested, hypervolume {0.75 * 50 / 90:.4f}" in line for line in lines] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
 def test_a_network_with_several_trials_counts_with_its_means(recipes):
     _, study = recipes
     values = [("a", 40.0, 0.2), ("b", 30.0, 0.1), ("a", 36.0, 0.3)]

@@ -8,7 +8,8 @@ spends on its own computations: with one thread, it is wall-clock time without t
 the end the networks of the front are trained longer, on all training images, and tested on the test images.
 The log OUT/SPACE-METHOD-SEED.jsonl has a line for each trial and each final network. The same command
 continues it where it ends, and with more minutes the search goes on. `--summary` prints the hypervolumes of
-all logs of a directory.
+all logs of a directory. `--measure-finals` first measures the final networks of all logs, into
+OUT/final-latencies.json: logs that were continued on another machine have latencies of both.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import torch
 from cifar10_networks import SPACES, Data, accuracy, load_data, train
 
 from nas_rlm import Study
+from nas_rlm.files import read_text, write_text
 from nas_rlm.graph.torch_module import to_torch
 from nas_rlm.search.pareto import hypervolume, nondominated
 from nas_rlm.study.free_values import measured_values
@@ -41,6 +43,7 @@ ACCURACY, LATENCY = OBJECTIVES = "accuracy", f"latency/{DEVICE}"
 METHODS = "study", "random", "tpe"
 SHARES_OF_TIME = 0.25, 0.5, 1
 TRIAL, FAILED, FINAL = "trial", "failed", "final"
+FINAL_LATENCIES = "final-latencies.json"  # by space and architecture
 
 
 @dataclass(frozen=True)
@@ -292,17 +295,42 @@ def averaged(trials: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     return [tuple(np.mean(values, axis=0).tolist()) for values in by_architecture.values()]
 
 
+def relative_hypervolume(points: Sequence[tuple[float, float]], longest: float) -> float:
+    """Return the hypervolume of accuracies and latencies, relative to that of an ideal network."""
+    values = np.array(points).reshape(-1, 2)
+    return hypervolume(values, OBJECTIVES, (10.0, longest)) / (90 * longest)
+
+
 def spaced(front: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
     """Return at most as many trials of a front, evenly spaced and with its ends."""
     positions = np.linspace(0, len(front) - 1, min(count, len(front))).round().astype(int)
     return [front[i] for i in positions]
 
 
+def measure_finals(out: Path) -> None:
+    """Measure the latency of the final networks of all logs, one after the other, see the head of this file.
+
+    Args:
+        out: directory of the logs.
+    """
+    latencies: dict[str, dict[str, float]] = {}
+    for path in sorted(out.glob("*.jsonl")):
+        for record in (json.loads(line) for line in read_lines(path)[0]):
+            name, architecture = record["space"], record["architecture"]
+            found = latencies.setdefault(name, {})
+            if record["kind"] == FINAL and architecture not in found:
+                space, settings = SPACES[name](), StudySettings(name, OBJECTIVES, device=DEVICE)
+                measured, _ = measured_values(space, space.parse(architecture), settings)
+                found[architecture] = measured[LATENCY]
+    write_text(out / FINAL_LATENCIES, json.dumps(latencies, indent=1) + "\n")
+
+
 def summary(out: Path, minutes: float) -> None:
     """Print for each log the hypervolume of its trials after parts of the time, and of its final networks.
 
     The reference point is the accuracy of guessing, and the longest latency of all logs. An architecture
-    with several trials counts with its means.
+    with several trials counts with its means. Final networks have the latencies of `measure_finals` where
+    these were measured.
 
     Args:
         out: directory of the logs.
@@ -311,6 +339,8 @@ def summary(out: Path, minutes: float) -> None:
     logs = {
         path.stem: [json.loads(line) for line in read_lines(path)[0]] for path in sorted(out.glob("*.jsonl"))
     }
+    again = out / FINAL_LATENCIES
+    measured = json.loads(read_text(again, "latencies of final networks")) if again.is_file() else {}
     for space in SPACES:
         of_space = {name: records for name, records in logs.items() if name.startswith(f"{space}-")}
         longest = max(
@@ -320,11 +350,10 @@ def summary(out: Path, minutes: float) -> None:
             searched = [r for r in records if r["kind"] != FINAL]
             parts = [in_time(searched, minutes * share) for share in SHARES_OF_TIME]
             finals = [r for r in records if r["kind"] == FINAL and r["minutes"] == minutes]
-            final = [(r["test_accuracy"], r[LATENCY]) for r in finals]
-            *after, tested = (
-                hypervolume(np.array(points).reshape(-1, 2), OBJECTIVES, (10.0, longest)) / (90 * longest)
-                for points in (*map(averaged, parts), final)
-            )
+            own = measured.get(space, {})
+            final = [(r["test_accuracy"], own.get(r["architecture"], r[LATENCY])) for r in finals]
+            after = [relative_hypervolume(averaged(part), longest) for part in parts]
+            tested = relative_hypervolume(final, longest)
             described_parts = ", ".join(
                 f"{value:.4f} after {minutes * share:g} minutes"
                 for share, value in zip(SHARES_OF_TIME, after, strict=True)
@@ -349,9 +378,12 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=4000, help="training images of a trial")
     parser.add_argument("--final-epochs", type=int, default=10, help="epochs of the networks of the front")
     parser.add_argument("--max-front", type=int, default=8, help="networks of the front that are tested")
+    parser.add_argument("--measure-finals", action="store_true", help="measure them, and print the results")
     parser.add_argument("--summary", action="store_true", help="only print the results of all logs")
     options = parser.parse_args()
-    if not options.summary:
+    if options.measure_finals:
+        measure_finals(options.out)
+    elif not options.summary:
         torch.set_num_threads(1)
         plan = Plan(options.minutes, options.images, options.final_epochs, options.max_front)
         data = load_data(options.data)
