@@ -20,7 +20,9 @@ from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.study.trial import Trial
 
 MAX_RUN_FLOPS = 5e9  # of networks that are run to check that their batch may be open
-FIRST_MARK = 2**22  # of initialisers: exact in float32, and no constant of a network
+# Each element of a weight gets a number, exact in float32 and no constant of a network, and it is then found
+# in the torch module, whose weights may have other shapes and orders.
+FIRST_MARK, MARKS = 2**22, 2**23
 MODULE = '''"""The network of trial {number} as a torch module, with its trained weights where there are any.
 
 >>> module = network()
@@ -110,42 +112,45 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, torch.Tensor]) ->
     Returns:
         A copy of the model; None if the weights are of another module.
     """
-    initialisers = {t.name: t for t in model.graph.initializer}
-    trained = onnx.ModelProto()
-    trained.CopyFrom(model)
-    names = _initialiser_names(model)
-    shapes_fit = all(
-        key in weights and list(weights[key].shape) == list(initialisers[name].dims)
-        for key, name in names.items()
-    )
-    if not names or not shapes_fit:
+    if not _weights_of(model):
         return None
-    arrays = {name: weights[key].float().numpy() for key, name in names.items()}
-    for tensor in trained.graph.initializer:
-        if tensor.name in arrays:
-            tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))
-    return trained
+    initial = np.concatenate([*map(_flat, _weights_of(model))])
+    trained = initial.copy()
+    for start in range(0, len(initial), MARKS):
+        marks, count = np.zeros_like(initial), min(MARKS, len(initial) - start)
+        marks[start : start + count] = FIRST_MARK + np.arange(count)
+        for key, tensor in to_torch(_with_values(model, marks)).state_dict().items():
+            numbers = tensor.flatten().numpy()
+            is_mark = (numbers >= FIRST_MARK) & (numbers < FIRST_MARK + count)
+            if not tensor.is_floating_point() or not is_mark.any():
+                continue
+            if key not in weights or weights[key].shape != tensor.shape:
+                return None
+            positions = numbers[is_mark].astype(np.int64) - FIRST_MARK + start
+            trained[positions] = weights[key].float().flatten().numpy()[is_mark]
+    found = _with_values(model, trained)
+    state = to_torch(found).state_dict()
+    floats = [key for key in weights.keys() & state.keys() if state[key].is_floating_point()]
+    is_equal = all(torch.allclose(state[k], weights[k].float(), 0, 0, equal_nan=True) for k in floats)
+    return found if is_equal else None
 
 
-def _initialiser_names(model: onnx.ModelProto) -> dict[str, str]:
-    """The names of initialisers by the key of their torch tensors.
+def _weights_of(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    """The initialisers that are weights."""
+    return [t for t in model.graph.initializer if t.dims and t.data_type == onnx.TensorProto.FLOAT]
 
-    Each initialiser is filled with its own number, which is then found in the module. Constants of the
-    module, such as the ones of a group norm, have other numbers.
-    """
-    marked = onnx.ModelProto()
-    marked.CopyFrom(model)
-    weights = [
-        tensor
-        for tensor in marked.graph.initializer
-        if tensor.dims and tensor.data_type == onnx.TensorProto.FLOAT
-    ]
-    for number, tensor in enumerate(weights):
-        filled = np.full(list(tensor.dims), FIRST_MARK + number, dtype=np.float32)
-        tensor.CopyFrom(numpy_helper.from_array(filled, tensor.name))
-    marks = {
-        key: float(tensor.flatten()[0]) - FIRST_MARK
-        for key, tensor in to_torch(marked).state_dict().items()
-        if tensor.is_floating_point() and tensor.numel()
-    }
-    return {key: weights[int(mark)].name for key, mark in marks.items() if 0 <= mark < len(weights)}
+
+def _flat(tensor: onnx.TensorProto) -> np.ndarray:
+    """The elements of an initialiser."""
+    return numpy_helper.to_array(tensor).flatten()
+
+
+def _with_values(model: onnx.ModelProto, values: np.ndarray) -> onnx.ModelProto:
+    """Return a copy of a model with these elements of all its weights, in order."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    tensors = _weights_of(copy)
+    ends = np.cumsum([int(np.prod(tensor.dims)) for tensor in tensors])
+    for tensor, part in zip(tensors, np.split(values, ends[:-1]), strict=True):
+        tensor.CopyFrom(numpy_helper.from_array(part.reshape(tuple(tensor.dims)), tensor.name))
+    return copy

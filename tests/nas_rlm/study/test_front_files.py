@@ -2,15 +2,17 @@ import csv
 import runpy
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from onnx import numpy_helper
 from safetensors.torch import load_file
 
 from nas_rlm.graph.torch_module import to_torch
+from nas_rlm.study import front_files
 from nas_rlm.study.front_files import command_line, with_weights
 from search_spaces import blocks
-from search_spaces.graph import Graph
+from search_spaces.graph import Constant, Graph
 from tests.nas_rlm.study.conftest import accuracy
 
 
@@ -21,6 +23,8 @@ def trained(trial):
         for tensor in network.state_dict().values():
             if tensor.is_floating_point():
                 tensor.copy_(torch.rand_like(tensor) * 0.1)
+            else:
+                tensor += 1  # batches that a batch norm has seen
     weights = network.state_dict()
     return accuracy(trial), {"w": torch.zeros(1)} if trial.number == 1 else weights
 
@@ -71,6 +75,45 @@ def test_constants_of_a_module_are_no_weights():
     assert sorted(float(array.flat[0]) for array in stored if array.dtype == np.float32) == [
         float(tensor.flatten()[0]) for tensor in weights.values()
     ]
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("RNN", 1), ("LSTM", 4), ("GRU", 3)])
+def test_weights_of_recurrent_layers_which_torch_orders_otherwise_are_taken(monkeypatch, kind, gates):
+    monkeypatch.setattr(front_files, "MARKS", 50)  # several passes
+    options = {"linear_before_reset": 1} if kind == "GRU" else {}
+    w, r, b = ([1, gates * 4, 6], [1, gates * 4, 4], [1, gates * 8])
+    names = [("w", w), ("r", r), ("b", b)]
+    weights = [numpy_helper.from_array(np.zeros(shape, np.float32), name) for name, shape in names]
+    node = onnx.helper.make_node(kind, ["x", "w", "r", "b"], ["y"], hidden_size=4, **options)
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [5, 1, 6]), ("y", None))
+    )
+    graph = onnx.helper.make_graph([node], "g", [x], [y], weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    module = to_torch(model)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.uniform_(-1, 1)
+    trained = with_weights(model, module.state_dict())
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    inputs = torch.randn(5, 1, 6)
+    (found,) = onnxruntime.InferenceSession(trained.SerializeToString()).run(None, {"x": inputs.numpy()})
+    assert torch.from_numpy(found).abs().max() > 0.1
+    assert torch.allclose(module(inputs), torch.from_numpy(found), atol=1e-5)
+
+
+def test_large_constants_are_no_weights_and_a_model_may_have_none():
+    graph = Graph((1, 8), weights=True)
+    x = graph.op("Slice", graph.input, Constant((0,)), Constant((2**62,)), Constant((1,)))
+    x = graph.op("Clip", x, Constant(-1e9), Constant(5e6))
+    model = graph.build(blocks.linear(graph, x, 3))
+    weights = {key: tensor + 1 for key, tensor in to_torch(model).state_dict().items()}
+    weights |= {k: v - 1 for k, v in weights.items() if k not in dict(to_torch(model).named_parameters())}
+    trained = to_torch(with_weights(model, weights)).state_dict()
+    assert all(torch.equal(trained[key], weights[key]) for key in weights)
+    empty = Graph((1, 8), weights=True)
+    assert with_weights(empty.build(empty.op("Relu", empty.input)), {}) is None
 
 
 def test_weights_of_another_module_are_not_taken(open_study):
