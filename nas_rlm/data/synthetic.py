@@ -156,9 +156,8 @@ def random_graph_features(
     own = [*([source] if source else []), *(["layers"] if with_layers else [])]
     cache_key = CACHE_VERSION, max_chain_length, list(architectures), *own
     min_count = MIN_CACHED_ITEMS if source else MIN_CACHED_NETWORKS  # a user's own space may change unseen
-    lines = cached_strings(
-        "count", cache_key, len(architectures), compute, min_count
-    )  # the kind of existing caches
+    # "count" is the kind of existing caches.
+    lines = cached_strings("count", cache_key, len(architectures), compute, min_count)
     return dict(zip(architectures, map(json.loads, lines), strict=True))
 
 

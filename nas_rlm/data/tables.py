@@ -313,10 +313,9 @@ def _rows_of_their_space(rows: list[Row], omissions: Omissions) -> list[Row]:
 
 def _clear_uncomputed(rows: list[Row]) -> None:
     """Set latencies to 0 in which a runtime computed nothing, see `read`."""
-    networks = [row for row in rows if not row.is_program]
-    short = {name for row in networks for name, value in row.targets.items() if value < MAX_UNCOMPUTED_MS}
+    short = {name for row in rows for name, value in row.targets.items() if value < MAX_UNCOMPUTED_MS}
     for name in (name for name in short if name.startswith(LATENCY_PREFIX)):
-        measured = [row for row in networks if row.is_measured(name)]
+        measured = [row for row in rows if row.is_measured(name) and not row.is_program]
         limit = UNCOMPUTED_SHARE * median([row.targets[name] for row in measured] or [0.0])
         for row in measured:
             if row.targets[name] < min(limit, MAX_UNCOMPUTED_MS):

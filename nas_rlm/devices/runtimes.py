@@ -22,7 +22,7 @@ import onnx
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.example_inputs import Inputs, describe_inputs, example_inputs
 from nas_rlm.devices.processors import num_processors
-from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes
+from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes, forget_computed_shapes
 from nas_rlm.graph.onnx_graphs.loading import inline_functions
 
 CONVERTER_TIMEOUT = 300  # seconds
@@ -106,10 +106,7 @@ def set_batch_size(model: onnx.ModelProto, batch_size: int) -> onnx.ModelProto:
         _set_fixed_batch(inputs, batch_size)
     del copy.graph.input[:]
     copy.graph.input.extend(inputs)
-    del copy.graph.value_info[:]
-    for output in copy.graph.output:
-        if output.type.HasField("tensor_type"):
-            output.type.tensor_type.ClearField("shape")
+    forget_computed_shapes(copy)
     domains = {"", "ai.onnx", *(node.domain for node in copy.graph.node)}
     opset_imports = [o for o in copy.opset_import if o.domain in domains]
     del copy.opset_import[:]

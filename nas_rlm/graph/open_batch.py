@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 import torch
 
+from nas_rlm.graph.onnx_graphs.input_shapes import forget_computed_shapes
 from nas_rlm.graph.torch_module import to_torch
 
 BATCH = "batch"  # name of the open dimension
@@ -37,9 +38,7 @@ def with_open_batch(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     copy.graph.input[0].type.tensor_type.shape.dim[0].dim_param = BATCH
-    del copy.graph.value_info[:]
-    for output in copy.graph.output:
-        output.type.tensor_type.ClearField("shape")
+    forget_computed_shapes(copy)
     inferred = onnx.shape_inference.infer_shapes(copy, strict_mode=True)
     first_dims = [output.type.tensor_type.shape.dim[:1] for output in inferred.graph.output]
     is_open = all(dims and dims[0].dim_param == BATCH for dims in first_dims)
@@ -71,9 +70,8 @@ def _gives_equal_results(model: onnx.ModelProto, shape: list[int], dtype: torch.
         together = module(inputs)
     except RuntimeError:
         return False
-    expected = torch.cat(parts) if isinstance(together, torch.Tensor) else None
-    return (
-        expected is not None
-        and expected.shape == together.shape
-        and torch.allclose(together, expected, RELATIVE_ERROR, ABSOLUTE_ERROR)
-    )
+    if not isinstance(together, torch.Tensor):
+        return False
+    expected = torch.cat(parts)
+    has_shape = together.shape == expected.shape
+    return has_shape and torch.allclose(together, expected, RELATIVE_ERROR, ABSOLUTE_ERROR)

@@ -32,8 +32,8 @@ class TrainedOn:
     Args:
         rows: number of architectures.
         objectives: names of the objectives with labels for them.
-        task: what networks of the space are trained for, which a process that has
-            not loaded the space cannot know; empty for networks of no registered space.
+        task: what networks of the space are trained for, which a process that has not loaded the space cannot
+            know; empty for networks of no registered space.
     """
 
     rows: NonNegativeInt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -288,6 +287,6 @@ def _checked_cost(cost: object) -> float:
         ValueError: it is no finite number from 0.
     """
     number = to_number(cost)
-    if number is None or not 0 <= number < math.inf:
+    if number is None or number < 0:
         raise ValueError(f"cost is {cost!r}: expected seconds, a finite number from 0")
     return number

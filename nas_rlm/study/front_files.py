@@ -112,9 +112,10 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, torch.Tensor]) ->
     Returns:
         A copy of the model; None if the weights are of another module.
     """
-    if not _weights_of(model):
+    tensors = _weights_of(model)
+    if not tensors:
         return None
-    initial = np.concatenate([*map(_flat, _weights_of(model))])
+    initial = np.concatenate([numpy_helper.to_array(tensor).flatten() for tensor in tensors])
     trained = initial.copy()
     for start in range(0, len(initial), MARKS):
         marks, count = np.zeros_like(initial), min(MARKS, len(initial) - start)
@@ -138,11 +139,6 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, torch.Tensor]) ->
 def _weights_of(model: onnx.ModelProto) -> list[onnx.TensorProto]:
     """The initialisers that are weights."""
     return [t for t in model.graph.initializer if t.dims and t.data_type == onnx.TensorProto.FLOAT]
-
-
-def _flat(tensor: onnx.TensorProto) -> np.ndarray:
-    """The elements of an initialiser."""
-    return numpy_helper.to_array(tensor).flatten()
 
 
 def _with_values(model: onnx.ModelProto, values: np.ndarray) -> onnx.ModelProto:

@@ -20,21 +20,17 @@ from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.kept_states import KeptStates
 from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
-from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
-from nas_rlm.surrogates.device_transfer import FewLabelLatency
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.evidence import MIN_SPEARMAN
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_layer_surrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches, truncation_reported
 from nas_rlm.training.label_checks import TooFewLabelsError, check_representable, select_rows
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
+from nas_rlm.training.weaknesses import warn_if_weak
 from nas_rlm.utils.validation import check_objective_names, suggest
 from search_spaces.wording import counted
 
@@ -144,7 +140,7 @@ def _fine_tune(
     # Surrogates are fitted first, since their errors should come before a long training.
     by_group = recipe is not None and recipe.by_group
     fitted = fit_surrogates(train_rows, objectives, rlm.surrogates, by_group) if surrogates else {}
-    _warn_if_weak(fitted)
+    warn_if_weak(fitted)
     if surrogates:
         _check_kept(rlm, train_rows, objectives, fitted)
     if learn == NO_PART:
@@ -246,38 +242,6 @@ def _without_network(surrogate: Surrogate) -> Surrogate:
         temperatures=dict.fromkeys(surrogate.objectives, 1.0),
         network_temperatures=dict.fromkeys(surrogate.objectives, WITHOUT_NETWORK),
     )
-
-
-def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
-    """Warn of objectives whose labels explain them badly."""
-    for space, surrogates in fitted.items():
-        for surrogate in surrogates:
-            if isinstance(surrogate, GraphSurrogate):
-                for message in surrogate.weaknesses:
-                    warnings.warn(message, stacklevel=5)
-            if isinstance(surrogate, ProgramSurrogate | ConfigurationSurrogate):
-                for message in _weaknesses_of_programs(space, surrogate):
-                    warnings.warn(message, stacklevel=5)
-            if isinstance(surrogate, FewLabelLatency) and surrogate.evidence.is_weak:
-                evidence = surrogate.evidence
-                warnings.warn(
-                    f"{evidence.labels} networks explain {surrogate.objective} badly ({evidence}; the median"
-                    f" for each would have an error of {evidence.spread:.1%}): measure more networks",
-                    stacklevel=5,
-                )
-
-
-def _weaknesses_of_programs(
-    space: str, surrogate: ProgramSurrogate | ConfigurationSurrogate
-) -> Iterator[str]:
-    """Yield messages on objectives that labelled programs explain badly."""
-    for name, found in surrogate.held_out.items():
-        programs = f"the {found.programs} labelled programs of {space}"
-        spearman = found.new if found.known is None else found.known
-        if np.ptp(surrogate.label_quantiles[name]) == 0:
-            yield f"{programs} have equal values of {name}: predictions rank nothing"
-        elif spearman is not None and not spearman >= MIN_SPEARMAN:
-            yield f"{programs} explain {name} badly ({found}): label more programs"
 
 
 def _with_defaults(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:

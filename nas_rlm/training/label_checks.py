@@ -48,16 +48,17 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
         _check_values(row, objectives)
     measured = dict.fromkeys(name for row in rows for name in row.targets if row.is_measured(name))
     for name in objectives:
+        is_latency = name.startswith(LATENCY_PREFIX)
         if name not in measured:
             raise ValueError(
-                f"none of {counted(len(rows), 'row')} has a value for {name}{_above_zero(name)};"
-                f" {suggest(name, measured)}"
+                f"none of {counted(len(rows), 'row')} has a value for {name}"
+                f"{' above 0 ms' if is_latency else ''}; {suggest(name, measured)}"
             )
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
             warnings.warn(
                 f"{ignored:,} of {counted(len(rows), 'value')} of {name} {'is' if ignored == 1 else 'are'}"
-                f" left out: not finite{_or_zero(name)}",
+                f" left out: not finite{' or 0 ms' if is_latency else ''}",
                 stacklevel=4,
             )
     selected = [row.select(objectives) for row in rows]
@@ -79,16 +80,6 @@ def _check_values(row: Row, objectives: Sequence[str]) -> None:
                 f"{name} of {shown(row.identifier or row.arch_str or row.input)} is {shown(value)}, expected"
                 f" {expected_value(name)}"
             )
-
-
-def _above_zero(objective: str) -> str:
-    """Return the lower bound of a latency for an error message; empty for other objectives."""
-    return " above 0 ms" if objective.startswith(LATENCY_PREFIX) else ""
-
-
-def _or_zero(objective: str) -> str:
-    """Return that a latency of 0 is none, for a warning; empty for other objectives."""
-    return " or 0 ms" if objective.startswith(LATENCY_PREFIX) else ""
 
 
 def check_representable(objective: str, rows: Sequence[Row], scheme: NumberScheme) -> None:

@@ -62,6 +62,14 @@ def inputs_only(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.ModelProto(graph=GraphProto(input=_inputs(model.graph)))
 
 
+def forget_computed_shapes(model: onnx.ModelProto) -> None:
+    """Remove the shapes of inner values and outputs from a model, whose inputs have changed."""
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+
+
 def apply_input_shapes(
     model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]] | None, batch: int = 1
 ) -> onnx.ModelProto:

@@ -358,11 +358,10 @@ class Ensemble(TrainedModel):
         numbers = check_given(given, len(texts), objectives, self.objectives)
         check_range(numbers, self.selection.labels(space, objectives))
         query = self._query(texts, order, space, numbers, genomes)
-        samples = np.empty((len(texts), num_samples + 1, len(objectives)))
-        for rows, part in query.parts():
-            samples[rows] = draw_samples(
-                self, part, self._distributions(part), num_samples, generator, progress
-            )
+        samples = join_parts(
+            (rows, draw_samples(self, part, self._distributions(part), num_samples, generator, progress))
+            for rows, part in query.parts()
+        )
         names = names_of_texts(len(texts))
         warn_of_novel_networks(samples[:, -1], order, names)
         warn_of_other_sizes(self.selection.labelled_sizes(space, objectives), texts, names)
