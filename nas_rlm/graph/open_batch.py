@@ -29,7 +29,7 @@ def with_open_batch(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Returns:
         The copy; the model itself where its sizes or results depend on the batch, as with a reshape to a
-        constant size, or where `to_torch` cannot run it.
+        constant size, or where `to_torch` cannot run it or its shapes cannot be inferred.
     """
     (value,) = model.graph.input
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
@@ -39,7 +39,10 @@ def with_open_batch(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(model)
     copy.graph.input[0].type.tensor_type.shape.dim[0].dim_param = BATCH
     forget_computed_shapes(copy)
-    inferred = onnx.shape_inference.infer_shapes(copy, strict_mode=True)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(copy, strict_mode=True)
+    except onnx.shape_inference.InferenceError:
+        return model
     first_dims = [output.type.tensor_type.shape.dim[:1] for output in inferred.graph.output]
     is_open = all(dims and dims[0].dim_param == BATCH for dims in first_dims)
     return inferred if is_open else model
@@ -65,9 +68,8 @@ def _gives_equal_results(model: onnx.ModelProto, shape: list[int], dtype: torch.
         if dtype.is_floating_point
         else torch.randint(2, larger, generator=generator)
     )
-    parts = [module(part) for part in inputs.split(shape[0])]
     try:
-        together = module(inputs)
+        parts, together = [module(part) for part in inputs.split(shape[0])], module(inputs)
     except RuntimeError:
         return False
     if not isinstance(together, torch.Tensor):

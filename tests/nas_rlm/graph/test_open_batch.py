@@ -52,3 +52,17 @@ def model_of(nodes):
 def test_models_whose_results_depend_on_the_batch_stay_as_they_are(nodes, is_opened):
     model = model_of(nodes)
     assert (with_open_batch(model) is not model) == is_opened
+
+
+def test_a_model_whose_shapes_cannot_be_inferred_stays_as_it_is(monkeypatch):
+    def fail(*_, **__):
+        raise onnx.shape_inference.InferenceError("unknown operator")
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", fail)
+    model = model_of("y = MatMul (x, w)")
+    assert with_open_batch(model) is model
+
+
+def test_a_model_that_torch_cannot_run_stays_as_it_is():
+    model = model_of("y = Concat <axis = 1> (x, w)")
+    assert with_open_batch(model) is model
