@@ -121,7 +121,7 @@ def search(
             or on other objectives.
         model: a checkpoint directory, or the name of a shipped model.
         algorithm: nsga2, nsga3, sms-emoa, evolution, local or random.
-        population: architectures per generation.
+        population: architectures per generation; all of a space that has fewer.
         generations: number of generations; with --measure, of each search.
         seed: seed of all random choices.
         function: user-defined objectives, such as energy=mine.py:energy: a function from an architecture to a

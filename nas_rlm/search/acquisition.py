@@ -43,7 +43,7 @@ def initial_design(
     space = surrogate.space
     if surrogate.measurements:
         num_architectures = 2 * (MIN_LABELS - len(surrogate.successful_rows))
-    pool_settings = replace(settings, population=min(POOL_SIZE, space.size or POOL_SIZE))
+    pool_settings = replace(settings, population=POOL_SIZE).for_space(space)
     pool = [str(a) for a in RandomSearch(space, pool_settings).ask()]
     if constraints := ExactConstraints(space, settings):
         pool = CandidatePool(space, settings.seed, constraints=constraints).candidates((), 1)

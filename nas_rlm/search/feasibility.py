@@ -60,8 +60,8 @@ def estimate_feasibility(
     Raises:
         ValueError: no random architecture is feasible, and a short search finds no feasible one either.
     """
-    population = min(num_architectures, space.size or num_architectures)
-    sampled = RandomSearch(space, replace(settings, population=population)).ask()
+    sampled_settings = replace(settings, population=num_architectures).for_space(space)
+    sampled = RandomSearch(space, sampled_settings).ask()
     values = predictor.predict(space, sampled, settings.all_objectives, settings.quantile_levels)
     is_met = settings.violations(values) <= 0
     medians = settings.medians(values)

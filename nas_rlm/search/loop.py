@@ -93,9 +93,9 @@ def search(
         All evaluated architectures.
 
     Raises:
-        ValueError: the population exceeds the space, or the log is of another search.
+        ValueError: the budget exceeds the space, or the log is of another search.
     """
-    settings.check_space(space)
+    settings = settings.for_space(space)
     algorithm = ALGORITHM_CLASSES[settings.algorithm](space, settings, initial_architectures)
     result = SearchResult(settings)
     total = settings.population * settings.generations + len(initial_architectures)

@@ -136,11 +136,10 @@ def prepare(
         functions=function_texts,
         data=_labels_name(labels) if labels is not None else "",
         location=search_spaces.location_of(search_space),
-    )
+    ).for_space(search_space)
     predicted = [name for name in settings.all_objectives if name not in settings.measured_objectives]
     if predicted:
         predictor.check(predicted)
-    settings.check_space(search_space)
     labelled = [name for name in predicted if name not in loaded_functions]
     rows = _select_rows(table, search_space, labelled, settings.measured_objectives)
     return SearchInputs(search_space, rlm, predictor, settings, *rows)

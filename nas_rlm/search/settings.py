@@ -20,6 +20,7 @@ from search_spaces import SearchSpace
 
 QUANTILE_LEVELS = (0.1, 0.5, 0.9)
 MEDIAN_LEVEL = 0.5
+MIN_POPULATION = 2
 ALGORITHMS = ("nsga2", "nsga3", "sms-emoa", "evolution", "local", "random")
 
 
@@ -116,7 +117,7 @@ class SearchSettings:
             `nas_rlm.data.objective_kinds`, and those in `maximised` are maximised as well.
         constraints: bounds such as `latency/pixel3<=20`, on these or on other objectives.
         algorithm: one of `ALGORITHMS`.
-        population: architectures per generation.
+        population: architectures per generation; all of a space that has fewer.
         generations: number of generations.
         seed: seed of all random choices.
         model: fingerprint of the predictor, of user functions and of labels.
@@ -163,7 +164,11 @@ class SearchSettings:
             raise ValueError(f"no algorithm {self.algorithm!r}: did you mean {near[0]!r}?")
         if self.algorithm == "sms-emoa" and len(self.objectives) < 2:
             raise ValueError("sms-emoa selects by hypervolume: expected at least two objectives")
-        minima = {"population": 2, "generations": 1, "seed": 0, "budget": MIN_LABELS if self.device else 0}
+        minima = {
+            "population": MIN_POPULATION, "generations": 1,
+            "seed": 0,
+            "budget": MIN_LABELS if self.device else 0,
+        }
         for name, minimum in minima.items():
             value = getattr(self, name)
             if not is_whole_number(value):
@@ -192,18 +197,19 @@ class SearchSettings:
         is_known = not self.location or self.space in search_spaces.names()
         return search_spaces.get(self.space if is_known else self.location)
 
-    def check_space(self, space: SearchSpace[Any]) -> None:
-        """Refuse a population or a budget that exceeds a space's size.
+    def for_space(self, space: SearchSpace[Any]) -> SearchSettings:
+        """Return the settings with a population of at most all architectures of a space.
 
         Raises:
-            ValueError: one of them does.
+            ValueError: the budget exceeds the space's size.
         """
-        for name in ("population", "budget"):
-            if space.size and getattr(self, name) > space.size:
-                raise ValueError(
-                    f"{name} is {getattr(self, name):,}, more than the {space.size:,} architectures of"
-                    f" {space.name}"
-                )
+        if space.size and self.budget > space.size:
+            raise ValueError(
+                f"budget is {self.budget:,}, expected at most {space.size:,}: {space.name} has no more"
+                " architectures"
+            )
+        population = min(self.population, max(space.size or self.population, MIN_POPULATION))
+        return replace(self, population=population)
 
     @property
     def parsed_constraints(self) -> list[Constraint]:

@@ -80,6 +80,18 @@ def test_parallel_workers_know_the_space(own_space, model):
     assert rows("run1/front.csv") == rows("run2/front.csv")
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_space_may_have_fewer_architectures_than_a_population(own_space, model, tmp_path, count):
+    with open("mine.py", "a") as file:
+        file.write(f"\n\nclass Small(PlainSpace):\n    name, size, genes = 'small', {count}, (1, {count}, 1, 1, 1, 1)\n")
+    common = ("--space", "mine.py:Small", "--objectives", "accuracy,flops", *model)
+    assert main(["search", *common, "--out", "run"]) == 0
+    evaluated = SearchRun.load("run").result.architectures
+    assert main(["propose", *common, "--out", "proposed.txt"]) == 0
+    proposed = (tmp_path / "proposed.txt").read_text().split("\n")[:-1]
+    assert len({*evaluated}) == count and sorted(evaluated) == sorted(proposed)
+
+
 def test_a_changed_space_does_not_resume_a_search(own_space, model, capsys):
     search = ("search", "--space", own_space, *SEARCH, *model, "--out", "run")
     assert main([*search]) == 0

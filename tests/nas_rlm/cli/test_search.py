@@ -261,7 +261,7 @@ def test_labels_replace_predictions_and_count_as_measured_before(tmp_path, model
     [
         (("--measure", "torch-cpu-2t"), "no budget for torch-cpu-2t"),
         (("--measure", "torch-cpu-2t", "--budget", "9"), "budget is 9, expected at least 10"),
-        (("--measure", "torch-cpu-2t", "--budget", "20000"), "budget is 20,000, more than the 15,625"),
+        (("--measure", "torch-cpu-2t", "--budget", "20000"), "budget is 20,000, expected at most 15,625"),
         (("--budget", "20"), "budget is 20 without a device"),
         (
             ("--measure", "torch", "--budget", "20"),

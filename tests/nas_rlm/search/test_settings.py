@@ -1,3 +1,6 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -85,6 +88,13 @@ def test_settings_without_measured_objectives():
     )
     assert settings.without_measured == SearchSettings("nasbench201", ("accuracy",), ("flops<=9",))
     assert SearchSettings("nasbench201", ("latency/box",), device="box", budget=20).without_measured is None
+
+
+@pytest.mark.parametrize(("size", "population"), [(1, 2), (2, 2), (30, 30), (1000, 50), (None, 50)])
+def test_a_population_is_at_most_the_space(size, population):
+    space = SimpleNamespace(name="mine", size=size)
+    settings = SearchSettings("mine", PAIR)
+    assert settings.for_space(space) == replace(settings, population=population)
 
 
 @pytest.mark.parametrize("number", [np.int64, np.int32, np.uint8])
