@@ -165,7 +165,8 @@ class SearchSettings:
         if self.algorithm == "sms-emoa" and len(self.objectives) < 2:
             raise ValueError("sms-emoa selects by hypervolume: expected at least two objectives")
         minima = {
-            "population": MIN_POPULATION, "generations": 1,
+            "population": MIN_POPULATION,
+            "generations": 1,
             "seed": 0,
             "budget": MIN_LABELS if self.device else 0,
         }

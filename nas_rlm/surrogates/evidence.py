@@ -21,7 +21,8 @@ from nas_rlm.surrogates.predictive import FittedTransform
 
 NUM_FOLDS = 5
 NUM_BOOTSTRAPS = 300  # of the errors in cross-validation
-UNIFORM_SHARE = 0.5  # of equal weights, since few errors are weak evidence
+PRIOR_SHARE = 0.5  # of weights that change slowly with errors, since few errors are weak evidence
+PRIOR_EXPONENT = 2  # of a process's squared error in these weights
 MIN_SQUARED_ERROR = 1e-8
 EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
 FITTED_PARAMETERS = 2  # by which variances of few labels are increased
@@ -153,14 +154,32 @@ def cross_validate(
             mean, std = process.posterior(features[test])
             means[k, test], variances[k, test] = mean.numpy(), std.square().numpy()
     true = transform.scores
-    weights = pseudo_bma_weights(means - true)
-    evidence = MixtureWeights((1 - UNIFORM_SHARE) * weights + UNIFORM_SHARE / len(weights))
+    evidence = MixtureWeights(weights_of_errors(means - true))
     mixture_mean, mixture_std = evidence.mixture(means, variances)
     squares = ((true - mixture_mean) / mixture_std) ** 2
     variance = (squares.sum() + EVIDENCE_PRIOR) / (len(true) + EVIDENCE_PRIOR)
     variance *= 1 + FITTED_PARAMETERS / len(true)
     held_out = HeldOutErrors.of(transform.inverse(mixture_mean), transform.observed)
     return MixtureWeights(evidence.weights, float(np.sqrt(variance)), held_out)
+
+
+def weights_of_errors(errors: np.ndarray) -> np.ndarray:
+    """Return the weights of V models: those of pseudo-BMA+ and, in equal parts, slowly changing ones.
+
+    The latter are nearly equal for models of similar errors, whose mixture ranks better than the best one. A
+    model that lacks what the labels depend on, such as a gene that the text does not show, has nearly none:
+    it would draw all predictions to the mean.
+
+    Args:
+        errors: see `pseudo_bma_weights`.
+
+    Returns:
+        float64 [V].
+    """
+    squares = np.square(errors).mean(1) + MIN_SQUARED_ERROR
+    slow = (squares.min() / squares) ** PRIOR_EXPONENT
+    weights: np.ndarray = (1 - PRIOR_SHARE) * pseudo_bma_weights(errors) + PRIOR_SHARE * slow / slow.sum()
+    return weights
 
 
 def pseudo_bma_weights(

@@ -41,7 +41,7 @@ from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.surrogates.source_selection import accuracy_sources, space_sources
 from nas_rlm.surrogates.transfer import SourceSurrogate
-from nas_rlm.surrogates.views import FEW_LABELS_VIEWS, GENOME_VIEW, GRAPH_GROUPS
+from nas_rlm.surrogates.views import FEW_LABELS_VIEWS, GENOME_VIEWS, GRAPH_GROUPS
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
 
@@ -287,7 +287,7 @@ def fit_features(
     is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
     views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
     if is_few and graph_features.group_sizes[GENOME]:
-        views = (*views, GENOME_VIEW)
+        views = (*views, *GENOME_VIEWS)
     distance_weight = 1.0 if is_few or are_selected else 0.5
     return GraphSurrogate.fit(
         graph_features, features, values, objectives, views, is_few and weighted, distance_weight

@@ -22,7 +22,7 @@ GRAPH_GROUPS = tuple([group for group in range(TRANSFER + 1) if group != GENOME]
 # Feature groups of the Gaussian processes of an objective with few labels. The last ones do without transfer,
 # which may mislead.
 FEW_LABELS_VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
-GENOME_VIEW = (COSTS, GENOME)  # is added to them where the genome of all labelled networks is known
+GENOME_VIEWS = ((COSTS, GENOME), (PATHS, GENOME))  # more where the genome of all labelled networks is known
 
 
 def fit_view(

@@ -83,7 +83,8 @@ def test_parallel_workers_know_the_space(own_space, model):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_space_may_have_fewer_architectures_than_a_population(own_space, model, tmp_path, count):
     with open("mine.py", "a") as file:
-        file.write(f"\n\nclass Small(PlainSpace):\n    name, size, genes = 'small', {count}, (1, {count}, 1, 1, 1, 1)\n")
+        genes = (1, count, 1, 1, 1, 1)
+        file.write(f"\n\nclass Small(PlainSpace):\n    name, size, genes = 'small', {count}, {genes}\n")
     common = ("--space", "mine.py:Small", "--objectives", "accuracy,flops", *model)
     assert main(["search", *common, "--out", "run"]) == 0
     evaluated = SearchRun.load("run").result.architectures

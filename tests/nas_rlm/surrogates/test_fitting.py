@@ -6,11 +6,14 @@ import pytest
 import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.synthetic import distinct_architectures
+from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
 from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.text.declarations import with_input_batch
 from tests.nas_rlm.stubs import counted_cells as rows
+from tests.search_spaces.plain_space import PLAIN, DropoutSpace
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -24,6 +27,28 @@ def test_each_space_with_enough_labels_has_a_surrogate():
     found = fit_graph_surrogates([*rows(20), *own, *[program] * 20], ["accuracy"])
     assert found.keys() == {"nasbench201", "mine"}
     assert fit_graph_surrogates(rows(9), ["accuracy"]) == {}
+
+
+@pytest.mark.parametrize("effect", [5.0, 15.0])
+def test_a_gene_that_texts_do_not_show_keeps_its_effect(effect):
+    space = search_spaces.register(DropoutSpace())
+    networks = [*distinct_architectures(PLAIN, 100)]
+
+    def accuracy(network, word):
+        return 50 + np.log(PLAIN.flops(PLAIN.parse(network))) - effect * (word == "drop")
+
+    labelled = [(network, ("keep", "drop")[i % 2]) for i, network in enumerate(networks[:30])]
+    rows = [Row(space.name, f"{word} {n}", {"accuracy": accuracy(n, word)}) for n, word in labelled]
+    surrogate = fit_graph_surrogates(rows, ["accuracy"])[space.name][0]
+    keep, drop = (
+        surrogate.predict(
+            surrogate.graph_features.of_rows([Row(space.name, f"{word} {n}", {}) for n in networks[30:]]),
+            "accuracy",
+        ).median
+        for word in ("keep", "drop")
+    )
+    assert np.mean(keep - drop) == pytest.approx(effect, rel=0.2)
+    assert spearman(keep, [accuracy(n, "keep") for n in networks[30:]]) > 0.8
 
 
 def test_of_many_rows_a_random_sample_is_used(monkeypatch):

@@ -18,7 +18,7 @@ from nas_rlm.surrogates.registry import (
     predictive_distributions,
     without_novelty_warnings,
 )
-from nas_rlm.surrogates.views import FEW_LABELS_VIEWS
+from nas_rlm.surrogates.views import FEW_LABELS_VIEWS, GENOME_VIEWS
 from nas_rlm.text import from_architectures
 from tests.nas_rlm.surrogates.ensemble.layer_networks import LEVELS, NAME, networks
 from tests.search_spaces.plain_space import PlainSpace
@@ -98,7 +98,7 @@ def with_genome(tiny_checkpoint):
 def test_the_genome_of_architectures_takes_part_and_is_saved(with_genome, tmp_path):
     (surrogate,) = with_genome.surrogates[OWN.name]
     assert {"gene/0", "gene/0=0", "gene/3=1"} <= {*surrogate.graph_features.names}
-    assert len(surrogate.evidence[LABEL].weights) == len(FEW_LABELS_VIEWS) + 1
+    assert len(surrogate.evidence[LABEL].weights) == len(FEW_LABELS_VIEWS) + len(GENOME_VIEWS)
     cells = [OWN.sample(np.random.default_rng(k)) for k in range(20, 30)]
     with_genome.save(tmp_path / "saved")
     predicted = with_genome.predict(OWN, cells, [LABEL], LEVELS)
