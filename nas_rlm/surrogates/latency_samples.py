@@ -16,6 +16,7 @@ MAX_DIFFERENCE = 0.1  # of measurements of one network, relative to their median
 MIN_UNDECIDED_FACTOR = 2.0  # between two latencies of a network, of which the other networks choose one
 MAX_OUTLIER_SHARE = 0.1  # of the samples
 MIN_OUTLIER_FACTOR = 4.0  # between the measured and the expected latency of an outlier
+MIN_SHORT_FACTOR = 30.0  # likewise of one that is too short: a device may skip most of a network
 MIN_OUTLIER_DEVIATIONS = 5.0  # robust standard deviations of the other errors
 MAD_TO_STD = 1.4826  # of a normal distribution
 MAX_IN_SECONDS = 0.1  # latencies above it are taken for milliseconds
@@ -223,8 +224,10 @@ def fit_without_outliers(
     """Fit a model to samples, and again without each outlier that leave-one-out predictions reveal.
 
     A sample is an outlier if it took `MIN_OUTLIER_FACTOR` times as long as a model of the others predicts,
-    far outside of their own errors: what disturbs a measurement makes it longer. It spoils the predictions
-    of the others as well, so that the sample with the largest error is left out before its error is judged.
+    far outside of their own errors: what disturbs a measurement makes it longer. So it is if it took less
+    than a `MIN_SHORT_FACTOR`th, as in another unit. It spoils the predictions of the others as well, so that
+    the sample with the largest error is left out before its error is judged. Of the longest and the shortest
+    one, it is the one without which the others have smaller errors.
 
     Args:
         fit: returns a model that is fitted to the samples with given indices.
@@ -240,20 +243,34 @@ def fit_without_outliers(
     kept = np.arange(len(values))
     model = fit(kept)
     while len(outliers) < int(MAX_OUTLIER_SHARE * len(values)):
-        errors = logs[kept] - log_left_out(model)
-        suspect = int(kept[errors.argmax()])
-        if errors.max() < np.log(MIN_OUTLIER_FACTOR):
+        candidates = []
+        for suspect in kept[_suspects(logs[kept] - log_left_out(model))].tolist():
+            others = kept[kept != suspect]
+            model_of_others = fit(others)
+            errors = np.abs(log_left_out(model_of_others) - logs[others])
+            candidates.append((float(errors.mean()), suspect, float(np.median(errors)), model_of_others))
+        if not candidates:
             break
-        others = kept[kept != suspect]
-        model_of_others = fit(others)
-        other_errors = np.abs(log_left_out(model_of_others) - logs[others])
+        _, suspect, median_error, model_of_others = min(candidates, key=lambda candidate: candidate[0])
         expected = log_predicted(model_of_others, suspect)
-        threshold = MIN_OUTLIER_DEVIATIONS * MAD_TO_STD * float(np.median(other_errors))
-        if logs[suspect] - expected < max(threshold, np.log(MIN_OUTLIER_FACTOR)):
+        error = logs[suspect] - expected
+        factor = MIN_OUTLIER_FACTOR if error > 0 else MIN_SHORT_FACTOR
+        if abs(error) < max(MIN_OUTLIER_DEVIATIONS * MAD_TO_STD * median_error, np.log(factor)):
             break
         outliers.append(Outlier(suspect, float(values[suspect]), float(np.exp(expected))))
-        kept, model = others, model_of_others
+        kept, model = kept[kept != suspect], model_of_others
     return model, outliers
+
+
+def _suspects(errors: np.ndarray) -> list[int]:
+    """Return the samples that are too long or too short by most, if they are by much.
+
+    Args:
+        errors: logarithms of measured latencies minus those predicted from the others, float64 [M].
+    """
+    longest, shortest = int(errors.argmax()), int(errors.argmin())
+    too_long = [longest] if errors[longest] >= np.log(MIN_OUTLIER_FACTOR) else []
+    return [*too_long, *([shortest] if errors[shortest] <= -np.log(MIN_SHORT_FACTOR) else [])]
 
 
 def warn_of_outliers(outliers: Sequence[Outlier], names: Sequence[str], objective: str) -> None:
@@ -281,7 +298,7 @@ def warn_of_short_samples(
 ) -> None:
     """Warn of samples that took much less time than the others predict.
 
-    They stay, since a device may skip what a network need not compute.
+    They stay unless they are outliers, since a device may skip what a network need not compute.
 
     Args:
         log_left_out: logarithms of the latency of each sample, predicted from the others, float64 [M].

@@ -48,7 +48,7 @@ def with_latency(row, value):
     return Row(row.space, row.arch_str, {NAME: value})
 
 
-@pytest.mark.parametrize("factor", [10, 6])
+@pytest.mark.parametrize("factor", [10, 6, 0.001, 0.02])
 def test_an_outlier_is_named_and_left_out(networks, factor):
     samples, test = networks[:COUNT], networks[COUNT:]
     measured = samples[4].targets[NAME] * factor
