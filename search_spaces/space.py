@@ -131,6 +131,14 @@ class SearchSpace(ABC, Generic[A]):
             ) from None
         return architecture
 
+    def as_architecture(self, given: A | str) -> A:
+        """Return an architecture of the space that is given as such or in the benchmark's notation.
+
+        Raises:
+            ValueError: it is not in the space.
+        """
+        return self.parse(given) if isinstance(given, str) else self.validated(given)
+
     def shape(self, architecture: A) -> tuple[int, ...]:
         """Return the sizes of the architecture's input without the batch, as `input_shape` has them."""
         return self.input_shape

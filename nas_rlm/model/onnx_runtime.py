@@ -158,9 +158,7 @@ class OnnxPredictor:
                 " predictions are unreliable",
                 stacklevel=2,
             )
-        parsed = [
-            search_space.parse(a) if isinstance(a, str) else search_space.validated(a) for a in architectures
-        ]
+        parsed = [search_space.as_architecture(a) for a in architectures]
         with gc_paused():
             texts = from_architectures(search_space, parsed)
             with named_texts([str(architecture) for architecture in parsed]):

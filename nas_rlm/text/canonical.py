@@ -198,17 +198,23 @@ def shapes_of_models(
 def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
     """Return the canonical text of an architecture.
 
+    Examples:
+        >>> import search_spaces
+        >>> text = from_architecture(search_spaces.get("nats_size"), "8:16:24:32:64")
+
     The text equals that of `from_onnx` for the architecture's network, but is written faster, since the
     builder of the space marks repeated blocks.
 
     Args:
         space: search space of the architecture.
-        architecture: architecture of that space.
+        architecture: architecture of that space, or its text in the benchmark's notation.
 
     Raises:
-        ValueError: the network of a user's own space is not valid.
+        ValueError: the text is malformed, or the network of a user's own space is not valid.
     """
     clear_if_large()
+    if isinstance(architecture, str):
+        architecture = space.parse(architecture)
     with gc_paused():
         graph = architecture_graph(space, architecture)
         if graph is not None:
@@ -221,7 +227,7 @@ def from_architectures(space: SearchSpace[Any], architectures: Iterable[Any]) ->
 
     Args:
         space: search space of the architectures.
-        architectures: architectures of that space.
+        architectures: architectures of that space, or their texts in the benchmark's notation.
     """
     with gc_paused():
         return [from_architecture(space, a) for a in architectures]

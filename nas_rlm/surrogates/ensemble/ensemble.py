@@ -463,7 +463,7 @@ class Ensemble(TrainedModel):
         else:
             search_spaces.check_name(space)
         self._warn_if_unreliable(space.name, objectives, space.known_task)
-        return space, [space.parse(a) if isinstance(a, str) else space.validated(a) for a in architectures]
+        return space, [space.as_architecture(a) for a in architectures]
 
     def _warn_if_unreliable(self, space: str, objectives: Sequence[str], task: str = "") -> None:
         """Warn of objectives that are unreliable in a space; refuse those of other tasks than its own."""

@@ -10,7 +10,7 @@ import search_spaces
 from nas_rlm.graph.limits import Limits
 from nas_rlm.graph.reader import read_graph
 from nas_rlm.graph.rewriting.normalization import normalize_model
-from nas_rlm.text import from_onnx
+from nas_rlm.text import from_architecture, from_onnx
 from nas_rlm.text.canonical import costed_texts
 from tests.nas_rlm.onnx_models import FlatModel, random_network, residual_network
 
@@ -142,6 +142,13 @@ def test_the_text_of_a_space_parses_and_inlines_to_the_network(name):
         parsed = onnx.parser.parse_model(from_onnx(model))
         onnx.checker.check_model(parsed)
         assert operator_kinds(parsed) == operator_kinds(model)
+
+
+def test_an_architecture_may_be_given_by_its_text():
+    space = search_spaces.get("nats_size")
+    assert from_architecture(space, "8:16:24:32:64") == from_architecture(space, space.parse("8:16:24:32:64"))
+    with pytest.raises(ValueError, match="'8:16'"):
+        from_architecture(space, "8:16")
 
 
 def test_a_file_that_is_not_onnx(tmp_path):
