@@ -314,12 +314,13 @@ def measure_finals(out: Path) -> None:
         out: directory of the logs.
     """
     latencies: dict[str, dict[str, float]] = {}
+    spaces = {name: space() for name, space in SPACES.items()}
     for path in sorted(out.glob("*.jsonl")):
         for record in (json.loads(line) for line in read_lines(path)[0]):
             name, architecture = record["space"], record["architecture"]
             found = latencies.setdefault(name, {})
             if record["kind"] == FINAL and architecture not in found:
-                space, settings = SPACES[name](), StudySettings(name, OBJECTIVES, device=DEVICE)
+                space, settings = spaces[name], StudySettings(name, OBJECTIVES, device=DEVICE)
                 measured, _ = measured_values(space, space.parse(architecture), settings)
                 found[architecture] = measured[LATENCY]
     write_text(out / FINAL_LATENCIES, json.dumps(latencies, indent=1) + "\n")
