@@ -264,8 +264,10 @@ class AskTellStudy(StudyView):
         self._store.refresh()  # the steps that a worker reported
         self._warnings.name_additional(trial, outcome)
         if not result.error:
-            values = {**result.values, **self._free_values(trial.parsed)}
-            result = replace(result, values=values)
+            try:
+                result = replace(result, values={**result.values, **self._free_values(trial.parsed)})
+            except ValueError as error:  # the network of an own space, which an evaluation need not build
+                result = replace(result, error=str(error))
         if not result.error and not result.values.keys() >= set(self.settings.measured):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)

@@ -20,6 +20,7 @@ from search_spaces.wording import counted
 
 TEMPLATE = Path(__file__).with_name("page.html")
 RELOAD_SECONDS = 10  # of the page while the study runs
+NOT_VALID = {"": {"nodes": [{"label": "not valid", "reads": [-1], "calls": ""}]}}  # instead of a network
 
 
 class StudyPage:
@@ -134,12 +135,19 @@ class StudyPage:
 
     def _current_values(self, trial: Trial) -> dict[str, float]:
         """The values of a running trial so far: counted ones, and the last ones of its training."""
-        exact = exact_values(self.space, trial.parsed, self.settings.search.all_objectives)
+        try:
+            exact = exact_values(self.space, trial.parsed, self.settings.search.all_objectives)
+        except ValueError:  # the network is not valid, so that the trial fails when its evaluation ends
+            exact = {}
         return {**trial.values, **exact, **trial.last_values}
 
     def _graph(self, trial: Trial) -> dict[str, Any]:
+        """The network of a trial as the page draws it; one node for a network that is not valid."""
         if trial.number not in self._graphs:
-            self._graphs[trial.number] = graph_view(from_architecture(self.space, trial.parsed))
+            try:
+                self._graphs[trial.number] = graph_view(from_architecture(self.space, trial.parsed))
+            except ValueError:
+                self._graphs[trial.number] = NOT_VALID
         return self._graphs[trial.number]
 
     def _reference(self, complete: Sequence[Trial]) -> dict[str, float]:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import search_spaces
 from nas_rlm.data.objective_kinds import resembles_score
 from nas_rlm.devices.device import Device
@@ -123,6 +125,8 @@ class Study(AskTellStudy):
             budgets=tuple(budgets),
             candidates=() if candidates is None else candidate_names(search_space, candidates),
         )
+        if not search_space.is_built_in:
+            _check_network(search_space, settings.candidates)
         for name in settings.objectives:
             if resembles_score(name) and not settings.search.is_maximised(name):
                 warnings.warn(
@@ -336,3 +340,16 @@ class Study(AskTellStudy):
     def stop(self) -> None:
         """Start no further trial in `optimize`, for callbacks."""
         self._is_stopped = True
+
+
+def _check_network(space: SearchSpace[Any], candidates: Sequence[str]) -> None:
+    """Build one network of a space, so that an error of the space is found before a network is trained.
+
+    Args:
+        space: the space.
+        candidates: the architectures to choose from, if these are given.
+
+    Raises:
+        ValueError: the network is not valid, or the space has no architecture.
+    """
+    space.params(space.parse(candidates[0]) if candidates else space.sample(np.random.default_rng(0)))

@@ -17,6 +17,7 @@ from nas_rlm.study.settings import check_equal
 from nas_rlm.study.trial import COMPLETE, FAILED
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy, summary
+from tests.search_spaces.plain_space import PlainSpace
 
 
 def test_the_front_has_the_best_trials_that_meet_the_constraints(open_study):
@@ -84,6 +85,41 @@ def test_changes_of_the_space_and_of_the_model_are_told_apart(open_study):
     for other, message in ((f"{'0' * 16}{model}", "version of the file of its space"), ("0" * 16, "model")):
         with pytest.raises(ValueError, match=f"holds a study with another {message}: open it"):
             check_equal(replace(study.settings, model=other), study.settings, study.directory)
+
+
+class PartlyBroken(PlainSpace):
+    """Networks whose first convolution has a kernel of `broken` cannot be built."""
+
+    name = "partly_broken"
+    broken: tuple[int, ...] = ()
+
+    def write(self, graph, architecture):
+        if architecture.stages[0][0] in self.broken:
+            raise AttributeError("there is no linar")
+        return super().write(graph, architecture)
+
+
+def test_a_space_without_valid_networks_is_refused_before_a_network_is_trained(tiny_rlm, tmp_path):
+    space = PartlyBroken()
+    space.broken = (1, 3, 5)
+    for candidates in (None, ["1x16 1x16 1x16"]):
+        with pytest.raises(
+            ValueError, match="of partly_broken is not valid: AttributeError: there is no linar"
+        ):
+            Study(space, ["accuracy"], tmp_path / "study", model=tiny_rlm, candidates=candidates)
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_network_that_is_not_valid_is_a_failed_trial_that_keeps_its_values(tiny_rlm, tmp_path):
+    space = PartlyBroken()
+    names = ["1x16 1x16 1x16", "5x16 1x16 1x16", "3x16 1x16 1x16"]
+    study = Study(space, ["accuracy", "params"], tmp_path / "study", model=tiny_rlm, candidates=names)
+    space.broken = (5,)
+    with pytest.warns(UserWarning, match="trial . failed: .*there is no linar"):
+        study.optimize(lambda trial: 50.0, trials=3)
+    states = {t.architecture: t.state for t in study.trials}
+    assert states == {names[0]: COMPLETE, names[1]: FAILED, names[2]: COMPLETE}
+    assert all(t.values["accuracy"] == 50.0 for t in study.trials)
 
 
 def test_damaged_files_are_refused(open_study, tmp_path):
