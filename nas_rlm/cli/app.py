@@ -275,8 +275,9 @@ def checked_search(
     from nas_rlm.search.settings import SearchSettings
 
     search_space = search_spaces.get(space)
-    checked = SearchSettings(search_space.name, tuple(objectives), tuple(constraints), **settings)
-    checked.for_space(search_space)
+    checked = SearchSettings(search_space.name, tuple(objectives), tuple(constraints), **settings).for_space(
+        search_space
+    )
     others = [*checked.measured_objectives, *(text.partition("=")[0] for text in functions)]
     check_model(model, checked.all_objectives if predicts_all else (), others)
     if data is not None:

@@ -243,22 +243,21 @@ def fit_without_outliers(
     kept = np.arange(len(values))
     model = fit(kept)
     while len(outliers) < int(MAX_OUTLIER_SHARE * len(values)):
-        candidates = []
-        for suspect in kept[_suspects(logs[kept] - log_left_out(model))].tolist():
-            others = kept[kept != suspect]
-            model_of_others = fit(others)
-            errors = np.abs(log_left_out(model_of_others) - logs[others])
-            candidates.append((float(errors.mean()), suspect, float(np.median(errors)), model_of_others))
-        if not candidates:
+        suspects = kept[_suspects(logs[kept] - log_left_out(model))].tolist()
+        if not suspects:
             break
-        _, suspect, median_error, model_of_others = min(candidates, key=lambda candidate: candidate[0])
-        expected = log_predicted(model_of_others, suspect)
+        others = {suspect: kept[kept != suspect] for suspect in suspects}
+        models = {suspect: fit(others[suspect]) for suspect in suspects}
+        errors = {s: np.abs(log_left_out(models[s]) - logs[others[s]]) for s in suspects}
+        suspect = min(suspects, key=lambda s: float(errors[s].mean()))
+        expected = log_predicted(models[suspect], suspect)
         error = logs[suspect] - expected
         factor = MIN_OUTLIER_FACTOR if error > 0 else MIN_SHORT_FACTOR
-        if abs(error) < max(MIN_OUTLIER_DEVIATIONS * MAD_TO_STD * median_error, np.log(factor)):
+        threshold = MIN_OUTLIER_DEVIATIONS * MAD_TO_STD * float(np.median(errors[suspect]))
+        if abs(error) < max(threshold, np.log(factor)):
             break
         outliers.append(Outlier(suspect, float(values[suspect]), float(np.exp(expected))))
-        kept, model = kept[kept != suspect], model_of_others
+        kept, model = others[suspect], models[suspect]
     return model, outliers
 
 
