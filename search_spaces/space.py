@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -15,8 +16,17 @@ from search_spaces.wording import counted
 A = TypeVar("A")
 IMAGE_CLASSIFICATION, LANGUAGE_MODELLING = "image classification", "language modelling"
 MAX_GENOMES = 50_000  # random ones without an architecture, before a space is found to have none
+MAX_INVALID = 200  # random ones whose networks are not valid, likewise; these take longer
 MAX_MUTATIONS, MAX_RANDOM_ONES = 1000, 100  # of an architecture, before it is found to have no neighbours
 DEFAULT_TASKS = "tasks on vectors", "tasks on signals", IMAGE_CLASSIFICATION, "tasks on volumes"  # by axes
+
+
+class InvalidNetworkError(ValueError):
+    """The network of an architecture of a user's own space is not valid."""
+
+
+class InvalidNetworkWarning(UserWarning):
+    """Architectures of a user's own space are left out, since their networks are not valid."""
 
 
 class SearchSpace(ABC, Generic[A]):
@@ -97,7 +107,7 @@ class SearchSpace(ABC, Generic[A]):
         """Write the network into a graph and return its output; errors name the architecture.
 
         Raises:
-            ValueError: the network of a user's own space is not valid.
+            InvalidNetworkError: the network of a user's own space is not valid.
         """
         if self.is_built_in:
             return self.write(graph, architecture)
@@ -105,7 +115,7 @@ class SearchSpace(ABC, Generic[A]):
             return graph.checked_output(self.write(graph, architecture))
         except Exception as error:  # user code may raise anything
             reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise ValueError(
+            raise InvalidNetworkError(
                 f"the network of {architecture} of {self.name} is not valid: {reason}"
             ) from error
 
@@ -150,21 +160,46 @@ class SearchSpace(ABC, Generic[A]):
     def sample(self, rng: np.random.Generator) -> A:
         """Return a random architecture, by sampling uniform genomes until one has an architecture.
 
+        Architectures of a user's own space whose networks are not valid are left out, with one warning.
+
         Raises:
-            ValueError: none of `MAX_GENOMES` random genomes has one.
+            ValueError: none of `MAX_GENOMES` random genomes has one, or `MAX_INVALID` have invalid networks.
         """
-        for _ in range(MAX_GENOMES):
+        num_drawn = num_invalid = 0
+        while num_drawn < MAX_GENOMES and num_invalid < MAX_INVALID:
             genome = rng.integers(self.genes)
-            candidate = self._decode_or_none(genome)
-            if candidate is not None:
-                return candidate
-        try:
-            return self.decode(genome)
-        except ValueError as error:
-            raise ValueError(
-                f"none of {MAX_GENOMES:,} random genomes of {self.name} has an architecture; decode raised"
-                f" for {genome.tolist()}: {error}"
-            ) from error
+            num_drawn += 1
+            try:
+                return self.decode_valid(genome)
+            except InvalidNetworkError as error:
+                reason = str(error)
+                num_invalid += 1
+            except ValueError as error:
+                reason = f"decode raised for {genome.tolist()}: {error}"
+        kind = "an architecture with a valid network" if num_invalid else "an architecture"
+        raise ValueError(f"none of {num_drawn:,} random genomes of {self.name} has {kind}; {reason}")
+
+    def decode_valid(self, genome: np.ndarray) -> A:
+        """Return the architecture of a genome, whose network is valid.
+
+        Args:
+            genome: integers [len(genes)].
+
+        Raises:
+            ValueError: the genome has no architecture.
+            InvalidNetworkError: the network of a user's own space is not valid.
+
+        Warns:
+            InvalidNetworkWarning: it is the first such network of the space.
+        """
+        architecture = self.decode(genome)
+        if error := self.network_error(architecture):
+            if not self.left_out:
+                message = f"{error}; architectures of such networks are left out"
+                warnings.warn(message, InvalidNetworkWarning, stacklevel=2)
+            self.left_out[str(architecture)] = error
+            raise InvalidNetworkError(error)
+        return architecture
 
     def mutate(self, architecture: A, rng: np.random.Generator) -> A:
         """Return another architecture that differs in one gene, see `_mutate_genes`."""
@@ -206,10 +241,36 @@ class SearchSpace(ABC, Generic[A]):
         """Indices of genes with more than one possible value."""
         return np.flatnonzero(np.array(self.genes) > 1)
 
+    def network_error(self, architecture: A) -> str:
+        """Return why the network of a user's own space is not valid; empty if it is, and for other spaces.
+
+        The network is built once.
+        """
+        if self.is_built_in:
+            return ""
+        name = str(architecture)
+        if name not in self._network_errors:
+            try:
+                self._build_for_costs(architecture)
+                self._network_errors[name] = ""
+            except InvalidNetworkError as error:
+                self._network_errors[name] = str(error)
+        return self._network_errors[name]
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """Architectures that were drawn and have no valid network, with the reasons."""
+        return {}
+
+    @cached_property
+    def _network_errors(self) -> dict[str, str]:
+        """Results of `network_error` by architecture."""
+        return {}
+
     def _decode_or_none(self, genome: np.ndarray) -> A | None:
-        """Return the architecture of a genome; None if the genome has no architecture."""
+        """Return the architecture of a genome; None if the genome has none with a valid network."""
         try:
-            return self.decode(genome)
+            return self.decode_valid(genome)
         except ValueError:
             return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -19,6 +20,7 @@ from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph
 from search_spaces.loading import check_attributes
+from search_spaces.space import InvalidNetworkWarning
 from search_spaces.wording import counted
 
 NOT_ARCHITECTURES = ("", "?", "no such architecture", "[1, 2", '{"a": 1}')
@@ -79,7 +81,9 @@ def check_space(
     else:
         check_attributes(space, f"search space {type(space).__name__!r}")
         search_spaces.check_name(space)
-    return _Check(space, seed).run(count, progress)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InvalidNetworkWarning)  # such a network is a violation
+        return _Check(space, seed).run(count, progress)
 
 
 class _Check:
@@ -97,6 +101,8 @@ class _Check:
             architecture = self._call("sample(rng)", lambda: self.space.sample(self.rng))
             self._check_architecture(architecture, "sample")
             self._check_variation(architecture, architecture if previous is None else previous)
+            if self.space.left_out:
+                raise self._violation(next(iter(self.space.left_out.values())))
             self._check_network(architecture)
             previous = architecture
         flops, params, characters = ((min(c), max(c)) for c in zip(*self.costs, strict=True))

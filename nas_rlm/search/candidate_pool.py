@@ -168,6 +168,6 @@ def _enumerated(space: SearchSpace[Any], max_size: float) -> Iterator[str]:
         return
     for genome in product(*map(range, space.genes)):
         try:
-            yield str(space.decode(np.array(genome)))
+            yield str(space.decode_valid(np.array(genome)))
         except ValueError:  # a genome without an architecture
             continue

@@ -122,12 +122,15 @@ def check_candidates(space: SearchSpace[Any], names: Sequence[str]) -> list[str]
         names: architectures.
 
     Raises:
-        ValueError: there are none, one is not of the space, or two are the same.
+        ValueError: there are none, one is not of the space or has no valid network, or two are the same.
     """
     canonical: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         try:
-            parsed = str(space.parse(name))
+            architecture = space.parse(name)
+            if reason := space.network_error(architecture):
+                raise ValueError(reason)
+            parsed = str(architecture)
         except ValueError as error:
             raise ValueError(f"candidate {number}: {error}") from None
         if parsed in canonical:

@@ -263,11 +263,10 @@ class AskTellStudy(StudyView):
         result = outcome.result
         self._store.refresh()  # the steps that a worker reported
         self._warnings.name_additional(trial, outcome)
+        if not result.error:  # an evaluation need not build the network
+            result = replace(result, error=self.space.network_error(trial.parsed))
         if not result.error:
-            try:
-                result = replace(result, values={**result.values, **self._free_values(trial.parsed)})
-            except ValueError as error:  # the network of an own space, which an evaluation need not build
-                result = replace(result, error=str(error))
+            result = replace(result, values={**result.values, **self._free_values(trial.parsed)})
         if not result.error and not result.values.keys() >= set(self.settings.measured):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)

@@ -135,19 +135,17 @@ class StudyPage:
 
     def _current_values(self, trial: Trial) -> dict[str, float]:
         """The values of a running trial so far: counted ones, and the last ones of its training."""
-        try:
+        exact = {}
+        if not self.space.network_error(trial.parsed):
             exact = exact_values(self.space, trial.parsed, self.settings.search.all_objectives)
-        except ValueError:  # the network is not valid, so that the trial fails when its evaluation ends
-            exact = {}
         return {**trial.values, **exact, **trial.last_values}
 
     def _graph(self, trial: Trial) -> dict[str, Any]:
         """The network of a trial as the page draws it; one node for a network that is not valid."""
         if trial.number not in self._graphs:
-            try:
-                self._graphs[trial.number] = graph_view(from_architecture(self.space, trial.parsed))
-            except ValueError:
-                self._graphs[trial.number] = NOT_VALID
+            is_valid = not self.space.network_error(trial.parsed)
+            text = from_architecture(self.space, trial.parsed) if is_valid else ""
+            self._graphs[trial.number] = graph_view(text) if is_valid else NOT_VALID
         return self._graphs[trial.number]
 
     def _reference(self, complete: Sequence[Trial]) -> dict[str, float]:

@@ -125,8 +125,10 @@ class Study(AskTellStudy):
             budgets=tuple(budgets),
             candidates=() if candidates is None else candidate_names(search_space, candidates),
         )
-        if not search_space.is_built_in:
-            _check_network(search_space, settings.candidates)
+        if not settings.candidates:  # an error of an own space is found before a network is trained
+            sampled = search_space.sample(np.random.default_rng(0))
+            if error := search_space.network_error(sampled):
+                raise ValueError(error)
         for name in settings.objectives:
             if resembles_score(name) and not settings.search.is_maximised(name):
                 warnings.warn(
@@ -340,16 +342,3 @@ class Study(AskTellStudy):
     def stop(self) -> None:
         """Start no further trial in `optimize`, for callbacks."""
         self._is_stopped = True
-
-
-def _check_network(space: SearchSpace[Any], candidates: Sequence[str]) -> None:
-    """Build one network of a space, so that an error of the space is found before a network is trained.
-
-    Args:
-        space: the space.
-        candidates: the architectures to choose from, if these are given.
-
-    Raises:
-        ValueError: the network is not valid, or the space has no architecture.
-    """
-    space.params(space.parse(candidates[0]) if candidates else space.sample(np.random.default_rng(0)))

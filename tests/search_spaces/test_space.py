@@ -1,5 +1,7 @@
 """What holds for every space."""
 
+import itertools
+
 import numpy as np
 import onnx
 import onnx.inliner
@@ -138,6 +140,39 @@ def test_a_space_without_architectures_says_what_decode_raised(monkeypatch):
         ValueError, match=r"none of 20 random genomes of one_of_many .* raised for \[.*too wide"
     ):
         OneOfMany().sample(np.random.default_rng(0))
+
+
+class WithInvalid(PlainSpace):
+    """Networks of which those with a convolution of one of `invalid` kernels cannot be built."""
+
+    name, invalid = "with_invalid", (5,)
+
+    def write(self, graph, architecture):
+        if {kernel for kernel, _ in architecture.stages} & {*self.invalid}:
+            raise RuntimeError("no such kernel")
+        return super().write(graph, architecture)
+
+
+def test_architectures_without_a_valid_network_are_not_drawn():
+    space, rng = WithInvalid(), np.random.default_rng(0)
+    with pytest.warns(
+        UserWarning, match="of with_invalid is not valid: RuntimeError: no such kernel"
+    ) as record:
+        drawn = [space.sample(rng) for _ in range(30)]
+        drawn += [space.mutate(a, rng) for a in drawn]
+        drawn += [space.crossover(a, b, rng) for a, b in itertools.pairwise(drawn)]
+    assert len(record) == 1
+    assert not [a for a in drawn if "5x" in str(a)]
+    assert "no such kernel" in space.network_error(space.parse("1x16 5x16 1x16"))
+    assert space.network_error(space.parse("1x16 3x16 1x16")) == ""
+
+
+@pytest.mark.filterwarnings("ignore:the network of")
+def test_a_space_without_valid_networks_says_what_is_wrong_with_the_last_one():
+    space = WithInvalid()
+    space.invalid = (1, 3, 5)
+    with pytest.raises(ValueError, match=r"none of 200 random genomes .* valid network; .*no such kernel"):
+        space.sample(np.random.default_rng(0))
 
 
 def test_a_mutation_finds_architectures_that_differ_in_more_genes_or_none():

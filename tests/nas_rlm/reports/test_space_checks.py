@@ -51,6 +51,12 @@ def raising(error):
     return method
 
 
+def invalid_at_times(space, graph, architecture):
+    if "5x" in str(architecture):
+        raise KeyError("depth")
+    return PlainSpace.write(space, graph, architecture)
+
+
 def write(layers):
     def method(self, graph, architecture):
         return graph.classifier(layers(graph, architecture), 10)
@@ -105,8 +111,9 @@ def with_fixed_batch(batch):
         (broken(write=lambda self, graph, a: None), "the output that `write` returns is None"),
         (broken(write=lambda self, graph, a: graph.input), "is graph.input: expected the output of a layer"),
         (broken(write=raising(KeyError("depth"))), "is not valid: KeyError: 'depth'"),
+        (broken(write=invalid_at_times), r"the network of .*5x.* is not valid: KeyError: 'depth'"),
         (broken(write=write(random_width)), "write gives another network when it is called again"),
-        (broken(write=write(unlike_first)), r"'.*5x(32|64).*' raises .*graph.op\('Add'\)"),
+        (broken(write=write(unlike_first)), r"the network of .*5x(32|64).* is not valid: graph.op\('Add'\)"),
         (broken(write=write(with_frozen_weight)), "flops and params are 30 and 40, but .* are 30 and 43"),
         (broken(write=with_fixed_batch(1)), "with a batch of 2"),
         (broken(write=with_fixed_batch(2), batch_size=2), "with a batch of 3"),

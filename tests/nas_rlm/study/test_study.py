@@ -110,15 +110,29 @@ def test_a_space_without_valid_networks_is_refused_before_a_network_is_trained(t
     assert not (tmp_path / "study").exists()
 
 
-def test_a_network_that_is_not_valid_is_a_failed_trial_that_keeps_its_values(tiny_rlm, tmp_path):
+def test_architectures_without_a_valid_network_are_not_suggested(tiny_rlm, tmp_path):
     space = PartlyBroken()
-    names = ["1x16 1x16 1x16", "5x16 1x16 1x16", "3x16 1x16 1x16"]
-    study = Study(space, ["accuracy", "params"], tmp_path / "study", model=tiny_rlm, candidates=names)
     space.broken = (5,)
+    with pytest.warns(UserWarning, match="there is no linar; architectures of such networks are left out"):
+        study = Study(space, ["accuracy", "params"], tmp_path / "study", model=tiny_rlm)
+        study.optimize(lambda trial: 50.0 + trial.parsed.stages[0][0], trials=15)
+    assert {t.state for t in study.trials} == {COMPLETE}
+    assert {t.architecture[0] for t in study.trials} == {"1", "3"}
+    names = ["1x16 1x16 1x16", "5x16 1x16 1x16"]
+    with pytest.raises(ValueError, match=r"candidate 2: the network of 5x16 1x16 1x16 .*there is no linar"):
+        study.ask(candidates=names)
+
+
+def test_a_network_that_is_not_valid_any_more_is_a_failed_trial_that_keeps_its_values(tiny_rlm, tmp_path):
+    space, changed = PartlyBroken(), PartlyBroken()
+    changed.broken = (5,)
+    objectives = ["accuracy", "params"]
+    Study(space, objectives, tmp_path / "study", model=tiny_rlm).ask(10)
+    study = Study(changed, objectives, tmp_path / "study", model=tiny_rlm)
     with pytest.warns(UserWarning, match="trial . failed: .*there is no linar"):
-        study.optimize(lambda trial: 50.0, trials=3)
-    states = {t.architecture: t.state for t in study.trials}
-    assert states == {names[0]: COMPLETE, names[1]: FAILED, names[2]: COMPLETE}
+        for trial in study.pending:
+            study.tell(trial, 50.0)
+    assert {(t.architecture[0] == "5", t.state) for t in study.trials} == {(True, FAILED), (False, COMPLETE)}
     assert all(t.values["accuracy"] == 50.0 for t in study.trials)
 
 
