@@ -41,7 +41,7 @@ from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.surrogates.source_selection import accuracy_sources, space_sources
 from nas_rlm.surrogates.transfer import SourceSurrogate
-from nas_rlm.surrogates.views import FEW_LABELS_VIEWS, GENOME_VIEWS, GRAPH_GROUPS
+from nas_rlm.surrogates.views import ALL_GROUPS, FEW_LABELS_VIEWS, GENOME_VIEWS, GRAPH_GROUPS
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
 
@@ -221,13 +221,15 @@ def graph_features_of(
         space: name of the space.
         rows: labelled networks, on which features are standardised where the space is not registered.
         sources: source surrogates.
-        is_few: whether labels are few, so that the genome is among the features, if all rows have one.
+        is_few: whether labels are few, so that the genome is among the features, if all rows have one. In a
+            user's own space it always is: it may have genes that no text shows.
         batch: see `nas_rlm.data.synthetic.graph_features`.
     """
     if space not in search_spaces.names():
         fitted = GraphFeatures.fit(sampled_raw_features(space, rows, batch))
         return replace(fitted, sources=tuple(sources))
-    with_genome = is_few and all(genome_features_of_rows(rows))
+    uses_genome = is_few or not search_spaces.get(space).is_built_in
+    with_genome = uses_genome and all(genome_features_of_rows(rows))
     return replace(graph_features_of_space(space, with_genome), sources=tuple(sources))
 
 
@@ -272,7 +274,10 @@ def fit_features(
     weighted: bool = True,
     are_selected: bool = False,
 ) -> GraphSurrogate:
-    """Fit one graph surrogate, with several weighted views of the features where labels are few.
+    """Fit one graph surrogate, with several weighted views of the features.
+
+    Many labels have one, and another one where the genome is among the features. They are weighted without
+    fitting hyperparameters again.
 
     Few labels keep their distances, and many both distances and ranks, see `GraphSurrogate`.
 
@@ -286,9 +291,10 @@ def fit_features(
     """
     is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
     views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
-    if is_few and graph_features.group_sizes[GENOME]:
-        views = (*views, *GENOME_VIEWS)
+    if graph_features.group_sizes[GENOME]:
+        views = (*views, *(GENOME_VIEWS if is_few else (ALL_GROUPS,)))
     distance_weight = 1.0 if is_few or are_selected else 0.5
-    return GraphSurrogate.fit(
+    fitted = GraphSurrogate.fit(
         graph_features, features, values, objectives, views, is_few and weighted, distance_weight
     )
+    return fitted.conditioned(features, values) if weighted and not is_few and len(views) > 1 else fitted

@@ -18,7 +18,8 @@ from nas_rlm.surrogates.features import (
 )
 from nas_rlm.surrogates.gaussian_process import fit_hyperparameters, fit_to_subsets
 
-GRAPH_GROUPS = tuple([group for group in range(TRANSFER + 1) if group != GENOME])  # of features
+ALL_GROUPS = range(COSTS, TRANSFER + 1)  # of features
+GRAPH_GROUPS = tuple([group for group in ALL_GROUPS if group != GENOME])
 # Feature groups of the Gaussian processes of an objective with few labels. The last ones do without transfer,
 # which may mislead.
 FEW_LABELS_VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))

@@ -29,8 +29,9 @@ def test_each_space_with_enough_labels_has_a_surrogate():
     assert fit_graph_surrogates(rows(9), ["accuracy"]) == {}
 
 
-@pytest.mark.parametrize("effect", [5.0, 15.0])
-def test_a_gene_that_texts_do_not_show_keeps_its_effect(effect):
+@pytest.mark.parametrize(("effect", "max_few_labels"), [(5.0, 500), (15.0, 500), (5.0, 20)])
+def test_a_gene_that_texts_do_not_show_keeps_its_effect(effect, max_few_labels, monkeypatch):
+    monkeypatch.setattr("nas_rlm.surrogates.fitting.MAX_FEW_LABELS", max_few_labels)
     space = search_spaces.register(DropoutSpace())
     networks = [*distinct_architectures(PLAIN, 100)]
 
