@@ -178,6 +178,19 @@ def fingerprint(space: SearchSpace[Any]) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def network_fingerprint(space: SearchSpace[Any], architecture: Any) -> str:
+    """Return a hash of the genome and the network of an architecture of a space that may change between runs.
+
+    It is empty for a built-in space, and that of no network where the network is not valid.
+    """
+    if space.is_built_in:
+        return ""
+    digest = hashlib.sha256(str(space.encode(architecture).tolist()).encode())
+    if not space.network_error(architecture):
+        digest.update(space.to_onnx(architecture).SerializeToString(deterministic=True))
+    return digest.hexdigest()[:16]
+
+
 class _SourceLoader(importlib.machinery.SourceFileLoader):
     """Compiles the source each time: bytecode counts as valid after a change of less than a second."""
 

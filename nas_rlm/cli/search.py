@@ -45,6 +45,8 @@ class Training:
         workers: trainings at a time, each in a process with a GPU or a set of processors.
         time_limit: seconds that a training may take, without the start of its process; 0 for no limit.
         retries: how many times a failed training is repeated.
+        retry_failed: repeat the trainings that failed in earlier runs first, such as after an error in the
+            function was mended.
         predicted: objectives that the model predicts, instead of the training function.
     """
 
@@ -55,6 +57,7 @@ class Training:
     workers: Integer = 1
     time_limit: float = 0.0
     retries: Integer = 0
+    retry_failed: Flag = False
     predicted: CommaList = ()
 
 
@@ -269,12 +272,13 @@ def _train(
             workers=training.workers,
             time_limit=time_limit,
             retries=training.retries,
+            retry_failed=training.retry_failed,
             ray=ray,
             progress=True,
         )
     except TrialsFailed as error:
         raise ValueError(
-            f"{error}: see {out / 'trials'}; mend the training function, and use a new --out"
+            f"{error}: see {out / 'trials'}; mend the training function, and add --retry-failed"
         ) from None
     _print_results(study, out)
 

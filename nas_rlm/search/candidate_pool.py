@@ -100,16 +100,24 @@ class CandidatePool:
                 order of their genomes.
         """
         known = set(excluded)
-        found = [name for name in self.names if name not in known]
+        found = self._without(known)
         if len(found) < count:
             self._add_near([*self.names], len(self.names) + count - len(found))
-            found = [name for name in self.names if name not in known]
+            found = self._without(known)
         others = _enumerated(self.space, MAX_ENUMERATED if self._constraints else math.inf)
         while len(found) < count and (name := next(others, None)) is not None:
             if name not in known and name not in self.names and self._is_allowed(name):
                 self.add([name])
                 found.append(name)
         return found[-max(count, MAX_POOL_SIZE) :]
+
+    def _without(self, known: set[str]) -> list[str]:
+        """The architectures of the pool without known ones, and without those that an own space cannot build.
+
+        Of those that were added in an earlier process, such ones are left where the file of the space was
+        changed since.
+        """
+        return [name for name in self.names if name not in known and can_be_built(self.space, name)]
 
     def _is_allowed(self, name: str) -> bool:
         return not self._constraints or self._constraints.is_met(name)
@@ -157,6 +165,11 @@ class CandidatePool:
                 nearest = sorted([child, *nearest], key=self._constraints.violation)[:NUM_NEAREST]
             if self._is_allowed(child):
                 self.add([child])
+
+
+def can_be_built(space: SearchSpace[Any], name: str) -> bool:
+    """Return whether the network of an architecture, which is given by its text, is valid."""
+    return space.is_built_in or not space.network_error(space.parse(name))
 
 
 def _enumerated(space: SearchSpace[Any], max_size: float) -> Iterator[str]:

@@ -13,13 +13,14 @@ import numpy as np
 
 from nas_rlm.data.omissions import to_number
 from nas_rlm.rlm import RLM
+from nas_rlm.search.candidate_pool import can_be_built
 from nas_rlm.search.lookup import Labels, read_labels, select_labels
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.evaluation import MAX_ERROR_LENGTH, Outcome, error_text
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
+from nas_rlm.study.records import Result, Suggestion, Suggestions
 from nas_rlm.study.search_suggestion import make_suggester
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import Result, Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import Trial, Values
 from nas_rlm.study.value_warnings import ValueWarnings
@@ -241,22 +242,27 @@ class AskTellStudy(StudyView):
             if not name:
                 raise ValueError("the study was made with a model in memory: open it with Study(…, model=…)")
             rlm = RLM.load(name)
-            if fingerprint(self.space) + rlm.fingerprint != self.settings.model:
-                raise ValueError(f"the model {name!r} or the space changed since the study was made")
+            if rlm.fingerprint != self.settings.model_fingerprint:
+                raise ValueError(f"the model {name!r} changed since the study was made")
+            self._check_space(fingerprint(self.space) + rlm.fingerprint)
             self._loaded_suggester = make_suggester(self.space, rlm, self.settings, self.directory)
         return self._loaded_suggester
 
     def _suggest(self, count: int) -> Suggestions:
         """Architectures without a trial, by the trials that the store has read."""
-        pending = [trial.architecture for trial in self._store.running()]
-        suggestions = self._suggester.suggest(self.rows, pending, count, self._store.candidates)
+        suggestions = self._suggester.suggest(self.rows, self._running, count, self._store.candidates)
         self.is_exhausted = not suggestions.trials
         return suggestions
 
     def _suggest_among(self, names: Sequence[str], count: int) -> Suggestions:
         """Architectures without a trial among given ones."""
-        pending = [trial.architecture for trial in self._store.running()]
-        return self._suggester.suggest_among(self.rows, pending, count, names)
+        return self._suggester.suggest_among(self.rows, self._running, count, names)
+
+    @property
+    def _running(self) -> list[str]:
+        """Architectures of running trials whose networks can be built."""
+        names = [trial.architecture for trial in self._store.running()]
+        return [name for name in names if can_be_built(self.space, name)]
 
     def _finish(self, trial: Trial, outcome: Outcome) -> None:
         """Record the outcome of a trial, with the values that are counted, measured or predicted."""

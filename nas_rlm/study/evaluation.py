@@ -20,8 +20,8 @@ import numpy as np
 
 from nas_rlm.data.omissions import describe_error
 from nas_rlm.files import atomic_write, write_text
+from nas_rlm.study.records import Result
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import Result
 from nas_rlm.study.trial import ERROR, WEIGHTS, Trial
 from nas_rlm.study.values import GivenValues, WrongValuesError, given_values
 from nas_rlm.study.writing import StorageError, check_disk, writing

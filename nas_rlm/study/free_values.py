@@ -11,8 +11,8 @@ from nas_rlm.devices.measurements import SpaceNetwork
 from nas_rlm.devices.profiler import Failure, Plan, measure
 from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.search.settings import MEDIAN_LEVEL
+from nas_rlm.study.records import Result
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import Result
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import Trial
 from nas_rlm.study.values import check_latency

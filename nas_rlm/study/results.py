@@ -13,8 +13,8 @@ from nas_rlm.plotting.front import draw_front, front_info
 from nas_rlm.search.fidelity_surrogate import level_name
 from nas_rlm.search.result import MEASURED, PREDICTED, SearchResult
 from nas_rlm.search.settings import QUANTILE_LEVELS
+from nas_rlm.study.records import TrialResult
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import TrialResult
 from nas_rlm.study.trial import COMPLETE, RUNNING, Trial
 
 

@@ -24,8 +24,8 @@ from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import SearchLog, to_result
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.study.records import Suggestions
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import Suggestions
 from nas_rlm.study.suggestion import PoolSuggester, Suggester, checked_predictor
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.registry import graph_surrogates, without_novelty_warnings

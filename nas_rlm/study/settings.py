@@ -28,7 +28,9 @@ from search_spaces.wording import counted
 
 FILE, PAGE = "study.json", "report.html"
 FINGERPRINT_LENGTH = 16  # of a model, which follows that of the file of the space
-MAY_DIFFER = ("location", "model_name")  # when a study is opened again
+# Settings that may differ when a study is opened again. Networks of a space whose file was changed are
+# compared with those of the trials, see `StudyView`.
+MAY_DIFFER = ("location", "model_name", "model")
 COMMON_OBJECTIVES = "accuracy", "perplexity", *EXACT_OBJECTIVES  # names like these are misspelt
 
 
@@ -115,6 +117,11 @@ class StudySettings:
             location=self.location,
         )
 
+    @property
+    def model_fingerprint(self) -> str:
+        """Fingerprint of the model alone."""
+        return self.model[-FINGERPRINT_LENGTH:]
+
     def among_candidates(self, space: SearchSpace[Any]) -> SearchSpace[Any]:
         """Return a space, or the subset of it that has the candidates."""
         return TableSpace(space, self.candidates) if self.candidates else space
@@ -199,6 +206,11 @@ def read_settings(directory: Path) -> StudySettings:
     raise ValueError(f"{path} is not what a study writes: {reason}")
 
 
+def write_settings(directory: Path, settings: StudySettings) -> None:
+    """Write the settings of a study."""
+    write_text(directory / FILE, json.dumps(asdict(settings), indent=2) + "\n")
+
+
 def is_study(directory: Path) -> bool:
     """Return whether a directory has a study."""
     return (directory / FILE).is_file()
@@ -223,7 +235,7 @@ def open_directory(directory: Path, settings: StudySettings) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory / LOCK):
             if not is_study(directory) or _has_settings_alone(directory):
-                write_text(directory / FILE, json.dumps(asdict(settings), indent=2) + "\n")
+                write_settings(directory, settings)
                 return
     check_equal(read_settings(directory), settings, directory)
 
@@ -236,15 +248,13 @@ def _has_settings_alone(directory: Path) -> bool:
 def _difference(name: str, old: Any, new: Any) -> str:
     """Two values of a setting in a message.
 
-    Of candidates, of which there may be many, it has the number and the first one, and of fingerprints what
-    they are of.
+    Of candidates, of which there may be many, it has the number and the first one.
     """
     if name == "candidates":
         old, new = (f"{len(value)} ({value[0]}, …)" if value else "none" for value in (old, new))
         return f"candidates {old} instead of {new}"
-    if name == "model":
-        is_same_model = old[-FINGERPRINT_LENGTH:] == new[-FINGERPRINT_LENGTH:]
-        return "another version of the file of its space" if is_same_model else "another model"
+    if name == "model_fingerprint":
+        return "another model"
     return f"{name} {old!r} instead of {new!r}"
 
 
@@ -254,7 +264,7 @@ def check_equal(existing: StudySettings, settings: StudySettings, directory: Pat
     Raises:
         ValueError: they are not.
     """
-    names = [f.name for f in fields(StudySettings) if f.name not in MAY_DIFFER]
+    names = [*(f.name for f in fields(StudySettings) if f.name not in MAY_DIFFER), "model_fingerprint"]
     pairs = {name: (getattr(existing, name), getattr(settings, name)) for name in names}
     changed = [_difference(name, old, new) for name, (old, new) in pairs.items() if old != new]
     if changed:

@@ -1,8 +1,9 @@
 """The trials of a study in its directory: an append-only log that several processes share.
 
 The file trials.jsonl is the whole state. Each line is an event and is on disk before the work goes on: `ask`,
-`add`, `continue`, `start`, `report`, `pause`, `complete`, `retry` and `fail`. Processes append under a lock
-of the directory. A line that a killed process left incomplete is removed by the next process that writes.
+`add`, `continue`, `start`, `report`, `pause`, `complete`, `retry`, `fail` and `reopen`. Processes append
+under a lock of the directory. A line that a killed process left incomplete is removed by the next process
+that writes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,77 +23,15 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from nas_rlm.study.records import Result, Suggestion, Suggestions, TrialResult
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, RUNNING, Trial, Values
 from nas_rlm.study.writing import StorageError, locked, writing
 from nas_rlm.utils.json_lines import append_records
 from search_spaces import SearchSpace
+from search_spaces.loading import network_fingerprint
 
 RESULTS = {"pause": PAUSED, "complete": COMPLETE, "fail": FAILED, "retry": RUNNING}  # event to state
 LOG, LOCK, OWNERS, TRIALS = "trials.jsonl", ".lock", ".owners", "trials"
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """An architecture to evaluate next.
-
-    Args:
-        architecture: the architecture in its space's notation.
-        predicted: by objective, predicted quantiles at .1, .5 and .9; empty where there is no prediction.
-    """
-
-    architecture: str
-    predicted: dict[str, list[float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Suggestions:
-    """Suggested architectures.
-
-    Args:
-        trials: the architectures.
-        candidates: further candidates that they were selected from, which later suggestions use as well.
-    """
-
-    trials: Sequence[Suggestion]
-    candidates: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class TrialResult:
-    """A result in the order in which they arrived.
-
-    Args:
-        trial: the trial.
-        budget: the budget of the evaluation; None in a study without budgets.
-        total_cost: cost of all evaluations of the study up to this one, see `Trial.cost`.
-        is_failure: whether the evaluation failed.
-    """
-
-    trial: Trial
-    budget: float | None
-    total_cost: float
-    is_failure: bool
-
-
-@dataclass(frozen=True)
-class Result:
-    """What the evaluation of a trial gave.
-
-    Args:
-        values: value of each objective; of a failed evaluation those that there are.
-        error: why it failed; empty if it did not.
-        cost: seconds that it took.
-        environment: description of the machine and the packages.
-        details: details of the measurement on the device.
-        additional: further numbers by name, which are no objectives.
-    """
-
-    values: Mapping[str, float] = field(default_factory=dict)
-    error: str = ""
-    cost: float = 0.0
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
-    additional: Mapping[str, float] = field(default_factory=dict)
 
 
 Suggest = Callable[[int], Suggestions]  # from a number of architectures
@@ -261,6 +199,17 @@ class TrialStore:
             self._append({**self._result_event(trial, result), "event": "retry"})
             self._start(trial, owner, trial.evaluation)
 
+    def reopen_failed(self) -> None:
+        """Let failed trials, which processes evaluated, be claimed again."""
+        with self._locked():
+            failed = [trial for trial in self.finished if trial.state == FAILED and trial.owner]
+            events = [
+                {"event": "reopen", "trial": t.number, "network": network_fingerprint(self.space, t.parsed)}
+                for t in failed  # the file of the space may have been changed
+            ]
+            if events:
+                self._append(*events)
+
     def check_running(self, trial: Trial) -> None:
         """Refuse a trial that is paused or finished.
 
@@ -331,7 +280,9 @@ class TrialStore:
 
     def _entry(self, suggestion: Suggestion, number: int) -> dict[str, Any]:
         """A trial in the event that adds it."""
-        entry = {"architecture": suggestion.architecture, "seed": self._trial_seed(number)}
+        entry: dict[str, Any] = {"architecture": suggestion.architecture, "seed": self._trial_seed(number)}
+        if network := network_fingerprint(self.space, self.space.parse(suggestion.architecture)):
+            entry["network"] = network
         return entry | ({"predicted": suggestion.predicted} if suggestion.predicted else {})
 
     def _new_trial(self, entry: Mapping[str, Any], is_added: bool) -> Trial:
@@ -342,6 +293,7 @@ class TrialStore:
         directory = self._evaluation_directory(number, budget)
         trial = Trial(number, str(entry["architecture"]), int(entry["seed"]), self.space, directory)
         trial.budget, trial.predicted = budget, entry.get("predicted", {})
+        trial.network_fingerprint = str(entry.get("network", ""))  # older logs have none
         if self.reporter:
             trial.reporter = partial(self.reporter, trial)
         return trial
@@ -404,6 +356,10 @@ class TrialStore:
         if kind == "start":
             trial.owner, trial.evaluation, trial.steps = event["owner"], event["evaluation"], {}
             trial.attempts += 1
+        elif kind == "reopen":
+            trial.state, trial.attempts, trial.error, trial.values = RUNNING, 0, "", {}
+            trial.network_fingerprint = str(event["network"])
+            self.finished.remove(trial)
         elif kind == "continue":
             reached = max(trial.budget_values)
             trial.state, trial.owner, trial.resume_from = RUNNING, event["owner"], trial.directory

@@ -164,6 +164,7 @@ class Study(AskTellStudy):
         self._loaded_suggester, self.python = suggester, python
         open_directory(directory, self.settings)
         self._store.refresh()
+        self._check_space(self.settings.model)
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
         super()._open(directory, settings, space)
@@ -180,6 +181,7 @@ class Study(AskTellStudy):
         cost: float | None = None,
         time_limit: float | None = None,
         retries: int = 0,
+        retry_failed: bool = False,
         ray: str = "",
         progress: bool = False,
     ) -> None:
@@ -208,6 +210,8 @@ class Study(AskTellStudy):
                 seconds, the last evaluation may exceed it. None for no limit.
             time_limit: seconds that one evaluation may take, for workers.
             retries: how many times a failed trial is evaluated again.
+            retry_failed: evaluate the trials that failed in earlier calls again first, for example since the
+                function was mended.
             ray: address of a Ray cluster that evaluates trials, `workers` at a time: auto, HOST:6379,
                 ray://HOST:10001 or local.
             progress: show a progress bar.
@@ -233,6 +237,8 @@ class Study(AskTellStudy):
             pool = make_workers(self.directory, self.settings, evaluate, workers, time_limit, ray)
         if self.settings.device:
             check_device(Device.parse(self.settings.device), self.python)
+        if retry_failed:
+            self._store.reopen_failed()
         location = absolute_location(evaluate) if isinstance(evaluate, str) else location_of(evaluate)
         self.run_workers(pool, limits, callbacks, location, progress)
 

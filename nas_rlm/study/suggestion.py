@@ -22,8 +22,8 @@ from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
+from nas_rlm.study.records import Suggestion, Suggestions
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import Suggestion, Suggestions
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates

@@ -58,6 +58,7 @@ class Trial:
         environment: description of the machine and the packages of the evaluation.
         details: details of the measurement on the device.
         evaluation: `FILE.py:FUNCTION` or `MODULE:FUNCTION` that evaluated it, if it is known.
+        network_fingerprint: hash of the network, of a trial of a user's own space; otherwise empty.
         owner: identifies the process that evaluates it; empty for `Study.ask`.
     """
 
@@ -81,6 +82,7 @@ class Trial:
     environment: dict[str, Any] = field(default_factory=dict, repr=False)
     details: dict[str, Any] = field(default_factory=dict, repr=False)
     evaluation: str = field(default="", repr=False)
+    network_fingerprint: str = field(default="", repr=False)
     owner: str = field(default="", repr=False)
     reporter: Callable[[int, Values], None] | None = field(default=None, repr=False)
 

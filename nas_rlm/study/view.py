@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from nas_rlm.data.tables import Row
 from nas_rlm.plotting.style import check_picture_path, save_figure
+from nas_rlm.search.candidate_pool import can_be_built
 from nas_rlm.study.files import StudyFiles
 from nas_rlm.study.results import draw_trials, front_of, result_rows, trial_records
-from nas_rlm.study.settings import StudySettings, check_equal, read_settings
-from nas_rlm.study.store import TrialStore
-from nas_rlm.study.trial import RUNNING, Trial
+from nas_rlm.study.settings import FILE, StudySettings, check_equal, read_settings, write_settings
+from nas_rlm.study.store import LOCK, TrialStore
+from nas_rlm.study.trial import FAILED, RUNNING, Trial
+from nas_rlm.study.writing import locked, writing
 from nas_rlm.utils.validation import is_whole_number
 from search_spaces import SearchSpace
+from search_spaces.loading import network_fingerprint
 from search_spaces.wording import counted
 
 if TYPE_CHECKING:
@@ -58,6 +62,44 @@ class StudyView:
         self._store.check = lambda: check_equal(read_settings(self.directory), settings, self.directory)
         self._files = StudyFiles(self.directory, space, settings)
 
+    def _check_space(self, model: str) -> None:
+        """Refuse a space whose file was changed since the study was opened, if networks of trials differ.
+
+        Networks of failed trials may. Otherwise the file counts as that of the study.
+
+        Args:
+            model: fingerprint of the present file of the space and of the model.
+
+        Raises:
+            ValueError: they differ, or an architecture of the log is none of the space any more.
+        """
+        settings = read_settings(self.directory)
+        if settings.model == model:
+            return
+        for trial in self.trials:
+            if trial.state != FAILED:
+                present = network_fingerprint(self.space, self._parsed(trial.architecture))
+                if present != trial.network_fingerprint:
+                    what = f"the network of trial {trial.number}, {trial.architecture},"
+                    raise ValueError(self._other_space(what))
+        for name in self._store.candidates:
+            self._parsed(name)
+        with writing(self.directory / FILE), locked(self.directory / LOCK):
+            write_settings(self.directory, replace(settings, model=model))
+
+    def _parsed(self, name: str) -> Any:
+        """The architecture of a text in the log."""
+        try:
+            return self.space.parse(name)
+        except ValueError as error:
+            raise ValueError(f"{self._other_space(f'the architecture {name}')}: {error}") from None
+
+    def _other_space(self, what: str) -> str:
+        return (
+            f"{self.directory} holds a study of another version of the file of {self.space.name}, in which"
+            f" {what} was another one: choose another directory"
+        )
+
     def __repr__(self) -> str:
         settings, trials = self.settings, self.trials
         return (
@@ -78,9 +120,13 @@ class StudyView:
 
     @property
     def rows(self) -> list[Row]:
-        """The results so far as rows of the learned objectives, see `nas_rlm.study.results.result_rows`."""
+        """The results so far as rows of the learned objectives, see `nas_rlm.study.results.result_rows`.
+
+        Networks that a user's own space cannot build are left out.
+        """
         self._store.refresh()
-        return result_rows(self.settings, self._store.results)
+        rows = result_rows(self.settings, self._store.results)
+        return [row for row in rows if can_be_built(self.space, row.arch_str)]
 
     @property
     def cost(self) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from nas_rlm import RLM, Study
 from nas_rlm.data import Row
-from nas_rlm.study.store import Suggestion, Suggestions
+from nas_rlm.study.records import Suggestion, Suggestions
 from nas_rlm.study.suggestion import PoolSuggester
 from tests.nas_rlm.stubs import CELLS
 

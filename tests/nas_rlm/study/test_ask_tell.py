@@ -6,7 +6,7 @@ import torch
 
 import nas_rlm
 from nas_rlm.study import free_values
-from nas_rlm.study.store import Suggestion, Suggestions
+from nas_rlm.study.records import Suggestion, Suggestions
 from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING
 from nas_rlm.study.values import WrongValuesError

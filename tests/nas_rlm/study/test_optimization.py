@@ -255,6 +255,27 @@ def test_failed_trials_are_evaluated_again(open_study):
     assert study.trials[2].state == FAILED and study.trials[2].attempts == 2
 
 
+def test_failed_trials_of_earlier_runs_are_evaluated_again_if_asked_for(open_study):
+    def broken(trial):
+        raise NameError("acuracy")
+
+    study = open_study()
+    with pytest.raises(RuntimeError, match="the first 10 trials failed"):
+        study.optimize(broken, trials=12)
+    told = study.ask()
+    study.tell(told, failure="by hand")
+    failed = [t.architecture for t in study.trials]
+    again = open_study()
+    again.optimize(accuracy, trials=12, retry_failed=True)
+    assert [t.architecture for t in again.trials][:11] == failed
+    assert [t.state for t in again.trials] == [COMPLETE] * 10 + [FAILED, COMPLETE]
+    assert [t.attempts for t in again.trials] == [1] * 10 + [0, 1]
+    assert not any(t.error for t in again.trials if t.state == COMPLETE)
+    assert summary(open_study()) == summary(again)
+    again.optimize(accuracy, trials=12, retry_failed=True)
+    assert len(again.trials) == 12
+
+
 def test_an_interrupted_study_continues_with_the_same_trial(open_study):
     def interrupted(trial):
         if trial.number == 2:

@@ -84,7 +84,7 @@ def test_a_network_is_measured_once(open_study, monkeypatch):
 
 
 def _suggestions(trial):
-    from nas_rlm.study.store import Suggestion, Suggestions
+    from nas_rlm.study.records import Suggestion, Suggestions
 
     return Suggestions([Suggestion(trial.architecture)])
 

@@ -78,13 +78,78 @@ def test_a_study_without_trials_is_opened_with_other_settings(open_study):
         open_study(seed=1)
 
 
-def test_changes_of_the_space_and_of_the_model_are_told_apart(open_study):
+def test_a_study_of_another_model_is_refused(open_study):
     study = open_study()
     study.ask()
-    model = study.settings.model
-    for other, message in ((f"{'0' * 16}{model}", "version of the file of its space"), ("0" * 16, "model")):
-        with pytest.raises(ValueError, match=f"holds a study with another {message}: open it"):
-            check_equal(replace(study.settings, model=other), study.settings, study.directory)
+    other = replace(study.settings, model="0" * 16)
+    with pytest.raises(ValueError, match="holds a study with another model: open it"):
+        check_equal(other, study.settings, study.directory)
+
+
+SPACE_FILE = """
+from tests.search_spaces.plain_space import PlainSpace
+class Mine(PlainSpace):
+    name = "mine"
+    def write(self, graph, architecture):
+        if architecture.stages[0][0] == {broken}: raise RuntimeError("no kernel")
+        x, of_five = graph.input, architecture.stages[0][0] == 5
+        for kernel, width in architecture.stages:
+            x = graph.batch_norm(graph.conv(x, width, kernel, stride=2))
+            x = graph.op({five!r} if of_five else {activation!r}, x)
+        return graph.classifier(x, {classes})
+    def parse(self, text):
+        if text[0] == {forbidden!r}: raise ValueError(text + " is too small")
+        return super().parse(text)
+"""
+
+
+@pytest.fixture
+def open_with(tiny_rlm, tmp_path):
+    """Open a study of a space whose file has this text."""
+
+    def open_with(**changes):
+        options = {
+            "broken": 0,
+            "five": "Relu",
+            "activation": "Relu",
+            "classes": 10,
+            "forbidden": "-",
+        } | changes
+        (tmp_path / "mine.py").write_text(SPACE_FILE.format(**options))
+        return Study(f"{tmp_path}/mine.py:Mine", ["accuracy"], tmp_path / "study", model=tiny_rlm)
+
+    return open_with
+
+
+def test_a_file_of_a_space_may_be_changed_where_networks_of_trials_are_the_same(open_with):
+    def training(trial):
+        if trial.architecture[0] == "5":
+            raise RuntimeError("no kernel")
+        return 50.0
+
+    study = open_with()
+    study.optimize(training, trials=4)
+    before = [(t.architecture, t.state) for t in study.trials]
+    assert {state for _, state in before} == {FAILED, COMPLETE}
+    with pytest.warns(UserWarning, match="RuntimeError: no kernel"):
+        changed = open_with(broken=5)
+        changed.optimize(training, trials=6)
+    after = [(t.architecture, t.state) for t in changed.trials]
+    assert after[:4] == before
+    assert [(name[0] == "5", state) for name, state in after[4:]] == [(False, COMPLETE)] * 2
+    refused = {
+        "the network of trial ., .*, was another one: choose another": {"classes": 20},
+        "of another version of the file of mine, in which the network": {"activation": "Sigmoid"},
+        "the architecture 1.* was another one.*: 1.* is too small": {"forbidden": "1"},
+    }
+    for message, changes in refused.items():
+        with pytest.raises(ValueError, match=message):
+            open_with(**changes)
+    mended = open_with(five="Sigmoid")
+    mended.optimize(lambda trial: 60.0, trials=7, retry_failed=True)
+    assert {t.state for t in open_with(five="Sigmoid").trials} == {COMPLETE}
+    with pytest.raises(ValueError, match="in which the network of trial"):
+        open_with()
 
 
 class PartlyBroken(PlainSpace):
