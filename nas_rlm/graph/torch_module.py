@@ -6,7 +6,16 @@ import onnx
 from torch import fx
 
 from nas_rlm.graph.onnx_graphs.loading import inline_functions
-from nas_rlm.graph.torch_modules import elementwise, indexing, layers, pools, resizing, shapes, sizes
+from nas_rlm.graph.torch_modules import (
+    elementwise,
+    indexing,
+    layers,
+    pools,
+    recurrent,
+    resizing,
+    shapes,
+    sizes,
+)
 from nas_rlm.graph.torch_modules.registry import Translate
 from nas_rlm.graph.torch_modules.translator import Translator
 
@@ -14,6 +23,7 @@ OPERATORS: dict[str, Translate] = {
     **elementwise.OPERATORS,
     **indexing.OPERATORS,
     **layers.OPERATORS,
+    **recurrent.OPERATORS,
     **pools.OPERATORS,
     **resizing.OPERATORS,
     **shapes.OPERATORS,

@@ -1,11 +1,10 @@
-"""Translations of layers with weights: convolutions, products, normalization and recurrent networks."""
+"""Translations of layers with weights: convolutions, products and normalization."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -209,83 +208,15 @@ def _product(
     return product if c is None else product + beta * c
 
 
-def _recurrent(module_type: Callable[..., nn.RNNBase], gates: Sequence[int]) -> Translate:
-    """Return the translation of a recurrent layer.
-
-    Args:
-        module_type: its module in torch.
-        gates: positions in ONNX of torch's gates.
-    """
-
-    def translate(operation: Operation) -> Any:
-        _check_recurrent(operation, len(gates))
-        weights = {name: operation.array(i) for i, name in ((1, "weight_ih"), (2, "weight_hh"))}
-        directions, hidden = weights["weight_hh"].shape[0], weights["weight_hh"].shape[2]
-        if operation.has(3):
-            weights["bias_ih"], weights["bias_hh"] = np.split(operation.array(3), 2, axis=1)
-        layer = module_type(
-            weights["weight_ih"].shape[2], hidden, bias=operation.has(3), bidirectional=directions == 2
-        )
-        for name, array in weights.items():
-            for direction, suffix in zip(array, ("_l0", "_l0_reverse"), strict=False):
-                blocks = np.split(direction, len(gates))
-                values = np.concatenate([blocks[i] for i in gates])
-                setattr(layer, name + suffix, nn.Parameter(torch.from_numpy(values)))
-        x = operation.tensor()
-        is_reverse = operation.attribute("direction", "forward") == "reverse"
-        x = operation.call(torch.flip, x, [0]) if is_reverse else x
-        states = [operation.optional(i) for i in ((5, 6) if module_type is nn.LSTM else (5,))]
-        if module_type is nn.LSTM and states[0] is not states[1] and None in states:
-            raise ValueError("LSTM has one initial state: expected both or none")
-        state = tuple(states) if len(states) == 2 else states[0]
-        result = operation.layer(layer, x, *([] if states[0] is None else [state]))
-        y = operation.call(_by_direction, operation.item(result, 0), directions)
-        y = operation.call(torch.flip, y, [0]) if is_reverse else y
-        last = operation.item(result, 1)
-        if module_type is nn.LSTM:
-            return [y, operation.item(last, 0), operation.item(last, 1)]
-        return [y, last]
-
-    return translate
-
-
-def _check_recurrent(operation: Operation, num_gates: int) -> None:
-    """Check that torch has the attributes of a recurrent layer.
-
-    Raises:
-        ValueError: it has not.
-    """
-    activations = {1: [b"Tanh"], 3: [b"Sigmoid", b"Tanh"], 4: [b"Sigmoid", b"Tanh", b"Tanh"]}[num_gates]
-    expected = activations * (2 if operation.attribute("direction") == "bidirectional" else 1)
-    operation.require("activations", None, activations, expected)
-    operation.require("clip", None)
-    operation.require("layout", 0)
-    operation.require("input_forget", 0)
-    operation.require_absent(4, "sequence_lens")
-    operation.require_absent(7, "P")
-    if operation.kind == "GRU":
-        operation.require("linear_before_reset", 0, 1)
-        if not operation.attribute("linear_before_reset", 0):
-            raise ValueError("linear_before_reset 0 of GRU is not supported: expected 1")
-
-
-def _by_direction(y: torch.Tensor, directions: int) -> torch.Tensor:
-    """Return the outputs of torch with an axis of directions after the time, as in ONNX."""
-    return y.unflatten(2, (directions, -1)).transpose(1, 2)
-
-
 OPERATORS: dict[str, Translate] = {
     "BatchNormalization": _batch_norm,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "GRU": _recurrent(nn.GRU, (1, 0, 2)),
     "Gemm": _gemm,
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm,
     "LRN": _local_response_norm,
-    "LSTM": _recurrent(nn.LSTM, (0, 2, 3, 1)),
     "LayerNormalization": _layer_norm,
     "MatMul": lambda operation: operation.call(torch.matmul, operation.tensor(0), operation.tensor(1)),
     "RMSNormalization": _rms_norm,
-    "RNN": _recurrent(nn.RNN, (0,)),
 }

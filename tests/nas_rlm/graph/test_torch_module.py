@@ -223,6 +223,7 @@ OPERATORS = [  # operator set, inputs, nodes
     (17, IMAGE, "y = ArgMax<axis=1,keepdims=0>(x)"),
     (17, "float[5,2,6] x", "y, h, c = LSTM<hidden_size=3>(x, lw, lr, lb)"),
     (17, "float[5,2,6] x", "y, h = GRU<hidden_size=3,linear_before_reset=1>(x, gw, gr, gb)"),
+    (17, "float[5,2,6] x", "y, h = GRU<hidden_size=3>(x, gw, gr, gb)"),
     (17, "float[5,2,6] x", 'y, h = RNN<hidden_size=3,direction="reverse">(x, rw, rr, rb)'),
     (17, IMAGE, "s = Shape(x) y = ConstantOfShape(s)"),
     (17, IMAGE, "a = Constant<value_ints=[5]>() b = Constant<value_ints=[-99]>()"

@@ -77,10 +77,14 @@ def test_constants_of_a_module_are_no_weights():
     ]
 
 
-@pytest.mark.parametrize(("kind", "gates"), [("RNN", 1), ("LSTM", 4), ("GRU", 3)])
-def test_weights_of_recurrent_layers_which_torch_orders_otherwise_are_taken(monkeypatch, kind, gates):
+@pytest.mark.parametrize(
+    ("kind", "gates", "options"),
+    [("RNN", 1, {}), ("LSTM", 4, {}), ("GRU", 3, {}), ("GRU", 3, {"linear_before_reset": 1})],
+)
+def test_weights_of_recurrent_layers_which_torch_orders_otherwise_are_taken(
+    monkeypatch, kind, gates, options
+):
     monkeypatch.setattr(front_files, "MARKS", 50)  # several passes
-    options = {"linear_before_reset": 1} if kind == "GRU" else {}
     w, r, b = ([1, gates * 4, 6], [1, gates * 4, 4], [1, gates * 8])
     names = [("w", w), ("r", r), ("b", b)]
     weights = [numpy_helper.from_array(np.zeros(shape, np.float32), name) for name, shape in names]
