@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import search_spaces
-from nas_rlm.data.tables import Row, Table
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.devices.device import Device
 from nas_rlm.rlm import RLM
 from nas_rlm.search import run_directory
@@ -364,6 +364,11 @@ def propose_architectures(
     """
     if max_architectures < 1:
         raise ValueError(f"the number of architectures is {max_architectures}, expected at least 1")
+    if not {*as_list(objectives, "objectives")}.difference(EXACT_OBJECTIVES):
+        raise ValueError(
+            f"{' and '.join(objectives)} need no measurements: expected an objective that does, such as"
+            " accuracy, or a search (nas-rlm search) instead of proposals"
+        )
     search_space = _load_space(space)
     table = None if labels is None else read_labels(labels)
     rlm = _load_model(model)

@@ -20,9 +20,9 @@ MIN_SHORT_FACTOR = 30.0  # likewise of one that is too short: a device may skip 
 MIN_OUTLIER_DEVIATIONS = 5.0  # robust standard deviations of the other errors
 MAD_TO_STD = 1.4826  # of a normal distribution
 MAX_IN_SECONDS = 0.1  # latencies above it are taken for milliseconds
-MAX_MACS_PER_MS = 5e9  # of a network that is executed on its own; beyond it latencies look like seconds
+MAX_MACS_PER_MS = 5e9  # of a network that is executed on its own; beyond it latencies may be in seconds
 MIN_IN_MICROSECONDS = 100.0  # latencies below it are taken for milliseconds
-MIN_MACS_PER_MS = 3e5  # of a network on a slow processor; below it latencies look like microseconds
+MIN_MACS_PER_MS = 3e5  # of a network on a slow processor; below it latencies may be in microseconds
 MAX_LISTED = 3  # networks in a warning
 
 Model = TypeVar("Model")
@@ -203,14 +203,14 @@ def check_plausible(values: np.ndarray, macs: np.ndarray, objective: str) -> Non
     elif values.max() < MAX_IN_SECONDS and np.median(macs / values) > MAX_MACS_PER_MS:
         warnings.warn(
             f"{objective} is between {values.min():.3g} and {values.max():.3g} for networks of"
-            f" {np.median(macs):.2g} multiply-accumulates, which looks like seconds: expected milliseconds",
+            f" {np.median(macs):.2g} multiply-accumulates, which is short: expected milliseconds, no seconds",
             stacklevel=2,
         )
     elif values.min() > MIN_IN_MICROSECONDS and np.median(macs / values) < MIN_MACS_PER_MS:
         warnings.warn(
             f"{objective} is between {values.min():.3g} and {values.max():.3g} for networks of"
-            f" {np.median(macs):.2g} multiply-accumulates, which looks like microseconds: expected"
-            " milliseconds",
+            f" {np.median(macs):.2g} multiply-accumulates, which is long: expected milliseconds, no"
+            " microseconds or nanoseconds",
             stacklevel=2,
         )
 

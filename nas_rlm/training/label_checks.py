@@ -58,7 +58,7 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
         if ignored:
             warnings.warn(
                 f"{ignored:,} of {counted(len(rows), 'value')} of {name} {'is' if ignored == 1 else 'are'}"
-                f" left out: not finite{' or 0 ms' if is_latency else ''}",
+                f" left out: not finite{' or 0 ms; write more digits of rounded ones' if is_latency else ''}",
                 stacklevel=4,
             )
     selected = [row.select(objectives) for row in rows]

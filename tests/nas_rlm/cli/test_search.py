@@ -317,6 +317,13 @@ def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys, 
     assert "examined meets params<=10: the smallest params is 73,306" in unmet
 
 
+def test_objectives_that_need_no_measurement_are_not_proposed_for(model, capsys):
+    command = ("propose", *model, "--space", "nasbench201", "--objectives", "params,flops")
+    assert "params and flops need no measurements: expected an objective that does" in refused(
+        capsys, *command
+    )
+
+
 def test_candidates_restrict_propose_and_search(tmp_path, model, capsys, small_pool):
     rng = np.random.default_rng(0)
     names = list(dict.fromkeys(str(SPACE.sample(rng)) for _ in range(12)))

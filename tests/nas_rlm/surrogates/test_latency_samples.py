@@ -134,7 +134,7 @@ def test_equal_latencies_and_seconds_have_one_message(networks):
         found = fit_latency_surrogate("nasbench201", same, NAME)
     assert len(caught) == 1
     assert predicted(found, networks)[2] == pytest.approx(np.full(len(networks), 3.0), rel=0.01)
-    with pytest.warns(UserWarning, match="looks like seconds: expected milliseconds"):
+    with pytest.warns(UserWarning, match="which is short: expected milliseconds, no seconds"):
         check_plausible(np.array([0.05, 0.08]), np.array([4e9, 8e9]), NAME)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -148,7 +148,7 @@ def test_equal_latencies_are_not_called_badly_explained_as_well():
 def test_latencies_that_look_like_microseconds_have_a_message():
     milliseconds, macs = np.array([2.0, 30.0]), np.array([4e7, 6e8])
     with pytest.warns(
-        UserWarning, match="between 2e\\+03 and 3e\\+04 .* looks like microseconds: expected milli"
+        UserWarning, match="between 2e\\+03 and 3e\\+04 .* which is long: expected milliseconds, no micro"
     ):
         check_plausible(1000 * milliseconds, macs, NAME)
     with warnings.catch_warnings():
