@@ -22,13 +22,14 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.acquisition import initial_design
 from nas_rlm.search.active_search import current_result
 from nas_rlm.search.algorithms import RandomSearch
-from nas_rlm.search.lookup import TablePredictor, TableSpace
+from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.loop import search
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import nondominated
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MemoryLog
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.measured_search import measure_and_search
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS

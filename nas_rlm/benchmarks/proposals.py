@@ -30,12 +30,13 @@ from nas_rlm.search.active_search import Select, propose
 from nas_rlm.search.algorithms import ALGORITHM_CLASSES
 from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.improvement_search import select_by_improvement, select_by_improvement_and_cost
-from nas_rlm.search.lookup import TablePredictor, TableSpace
+from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.utils.progress import progress_bar
 

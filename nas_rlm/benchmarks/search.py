@@ -18,13 +18,14 @@ from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.search.active_search import propose
 from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.lookup import LabelledPredictor, TablePredictor, TableSpace
+from nas_rlm.search.lookup import LabelledPredictor, TablePredictor
 from nas_rlm.search.loop import Predictor, SamplingPredictor, search
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.utils.progress import progress_bar
 from search_spaces.wording import counted
 

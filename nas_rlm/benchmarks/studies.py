@@ -25,10 +25,11 @@ from nas_rlm.search.algorithms import ALGORITHM_CLASSES
 from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.fidelity_choice import choose_next
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate, level_name
-from nas_rlm.search.lookup import TablePredictor, TableSpace
+from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar

@@ -8,11 +8,11 @@ import numpy as np
 
 from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.improvement_search import cost_distributions, first_design, select_by_improvement
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.screening import screen
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 
 NUM_PARENTS = 10  # most promising candidates whose mutations become candidates
 SCREENED_FOR_EACH = 10  # given candidates, of which the first that meets the constraints is added

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from pymoo.util.ref_dirs import get_reference_directions
 
 from nas_rlm.search.pareto import is_non_dominated
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from search_spaces import SearchSpace
 
 INFEASIBLE_COST = 1e30  # cost and constraint violation of a network that does not run
@@ -261,8 +262,13 @@ class RegularisedEvolution(MutationSearch):
         for _ in range(MAX_DUPLICATES * self.population):
             if len(self.generation) == self.population:
                 break
-            child = self.mutated(self._select_parent())
-            self.generation += [] if child is None else [child]
+            parent = self._select_parent()
+            child = self.mutated(parent)
+            if child is None:
+                child = _nearest_new(self.space, parent, self.random.proposed, self.rng)
+            if child is not None:
+                self.random.proposed.add(str(child))
+                self.generation.append(child)
         return self.generation
 
     def _select_parent(self) -> Any:
@@ -319,6 +325,16 @@ class LocalSearch(MutationSearch):
         self.evaluated += self.generation
         self.costs = np.concatenate([self.costs, costs])
         self.total_violations = np.concatenate([self.total_violations, total_violations])
+
+
+def _nearest_new(
+    space: SearchSpace[Any], parent: Any, known: Collection[str], rng: np.random.Generator
+) -> Any | None:
+    """Return the candidate that is nearest to a parent and new, where a search has given candidates.
+
+    If these are a small part of the space, mutations of a parent lead to few of them.
+    """
+    return space.nearest(parent, known, rng) if isinstance(space, TableSpace) else None
 
 
 def penalised(costs: np.ndarray, violations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -397,6 +413,9 @@ class _SpaceMutation(Mutation):
             if str(child) not in self.duplicates.evaluated:
                 break
             child = self.space.mutate(child, rng)
+        if str(child) in self.duplicates.evaluated:
+            nearest = _nearest_new(self.space, parent, self.duplicates.evaluated, rng)
+            return child if nearest is None else nearest
         return child
 
 

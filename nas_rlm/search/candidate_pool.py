@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.search.exact_constraints import ExactConstraints
-from nas_rlm.search.lookup import TableSpace
+from nas_rlm.search.table_space import TableSpace
 from search_spaces import SearchSpace
 
 FIRST_POOL_SIZE = 500  # random architectures of a new pool

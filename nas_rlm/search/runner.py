@@ -24,7 +24,6 @@ from nas_rlm.search.lookup import (
     ROWS_IN_MEMORY,
     LabelledPredictor,
     Labels,
-    TableSpace,
     check_candidates,
     read_labels,
     select_labels,
@@ -41,6 +40,7 @@ from nas_rlm.search.ray_cluster import LocalWorkers
 from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.settings import Constraint, SearchSettings, constraint_texts
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates, without_novelty_warnings
 from nas_rlm.surrogates.zero_label import NUM_LABELS_TO_LEARN

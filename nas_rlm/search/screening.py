@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.pareto import pareto_order
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.surrogates.predictive import normal_scores
 
 RIDGE = 1.0  # penalty of the regression on indicators of genes

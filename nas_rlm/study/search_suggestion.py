@@ -18,12 +18,12 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.acquisition import initial_design
 from nas_rlm.search.active_search import current_result
 from nas_rlm.search.improvement_search import select_by_improvement
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.loop import EvaluationLog, search
 from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import SearchLog, to_result
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.records import Suggestions
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester, Suggester, checked_predictor

@@ -17,8 +17,9 @@ from nas_rlm.data.omissions import is_storable
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.devices.device import Device
 from nas_rlm.files import check_writable, write_text
-from nas_rlm.search.lookup import TableSpace, check_candidates
+from nas_rlm.search.lookup import check_candidates
 from nas_rlm.search.settings import Constraint, SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.store import LOCK
 from nas_rlm.study.writing import locked, writing
 from nas_rlm.utils.schema import NO_OTHER_KEYS, message

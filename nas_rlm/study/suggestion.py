@@ -18,10 +18,10 @@ from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.fidelity_choice import choose_next
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
 from nas_rlm.search.improvement_search import select_by_improvement, select_by_improvement_and_cost
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.records import Suggestion, Suggestions
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate

@@ -19,7 +19,7 @@ from nas_rlm.devices.example_inputs import example_inputs
 from nas_rlm.devices.measurements import SpaceNetwork
 from nas_rlm.devices.runtimes import set_batch_size
 from nas_rlm.graph.costs import compute_costs
-from nas_rlm.search.lookup import TableSpace
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.text import from_architecture, from_onnx
 from nas_rlm.text.parser import parse_network
 from search_spaces.gpt import _GPT, HEAD_WIDTH, MLP_RATIOS, GPTLarge, GPTMedium, GPTSmall, LanguageModel

@@ -12,8 +12,8 @@ from nas_rlm.benchmarks.measured_search import (
 )
 from nas_rlm.data import Row, Table
 from nas_rlm.search import acquisition, candidate_pool
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import CachedPredictor
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from tests.nas_rlm.stubs import StubPredictor

@@ -8,6 +8,7 @@ from nas_rlm.search import pareto
 from nas_rlm.search.algorithms import RegularisedEvolution, best_indices
 from nas_rlm.search.loop import search
 from nas_rlm.search.settings import ALGORITHMS, SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from tests.nas_rlm.stubs import StubPredictor
 
 PAIR = ("accuracy", "latency/pixel3")
@@ -159,3 +160,19 @@ def test_the_best_are_feasible_and_non_dominated():
 def test_a_search_continues_when_most_neighbours_were_evaluated(algorithm):
     found = run(algorithm, population=50, generations=60)
     assert len(found.architectures) == 3000
+
+
+@pytest.mark.parametrize("algorithm", ["evolution", "nsga2"])
+def test_candidates_that_are_few_of_a_space_are_all_found_near_the_best(algorithm):
+    """Mutations of an architecture lead to the same few candidates again."""
+    space, rng = search_spaces.get("ofa_mbv3"), np.random.default_rng(0)
+    candidates = TableSpace(space, [*{str(space.sample(rng)): None for _ in range(150)}])
+
+    class Blocks:
+        def predict(self, space, architectures, objectives, quantiles):
+            totals = np.array([float(space.encode(a).sum()) for a in architectures])
+            return np.repeat(totals[:, None, None], len(quantiles), axis=2)
+
+    settings = SearchSettings("ofa_mbv3", ("accuracy",), algorithm=algorithm, population=10, generations=14)
+    found = search(candidates, Blocks(), settings)
+    assert len({*found.architectures}) == 140

@@ -4,7 +4,7 @@ import pytest
 import search_spaces
 from nas_rlm.search import candidate_pool
 from nas_rlm.search.candidate_pool import CHILDREN_PER_ARCHITECTURE, MIN_CHILDREN, NUM_RANDOM, CandidatePool
-from nas_rlm.search.lookup import TableSpace
+from nas_rlm.search.table_space import TableSpace
 
 SPACE = search_spaces.get("nasbench201")
 

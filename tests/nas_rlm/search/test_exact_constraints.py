@@ -5,8 +5,8 @@ import search_spaces
 from nas_rlm.search import candidate_pool
 from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.exact_constraints import ExactConstraints, exact_values
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 
 SPACE = search_spaces.get("nasbench201")
 RNG = np.random.default_rng(7)

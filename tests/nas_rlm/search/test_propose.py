@@ -13,9 +13,9 @@ from nas_rlm.search.improvement_search import (
     cost_distributions,
     select_by_improvement_and_cost,
 )
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.search.training_costs import relative_training_costs
 from tests.nas_rlm.stubs import StubPredictor
 

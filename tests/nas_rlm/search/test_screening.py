@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.screening import screen
+from nas_rlm.search.table_space import TableSpace
 
 SPACE = search_spaces.get("nats_size")
 

@@ -12,11 +12,11 @@ from nas_rlm.data import Row
 from nas_rlm.data.tables import read
 from nas_rlm.devices.profiler import Failure, Measurement
 from nas_rlm.search import acquisition
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.result import FAILED, MEASURED
 from nas_rlm.search.run_directory import MEASUREMENTS, MemoryLog, open_log, read_result
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.table_space import TableSpace
 from nas_rlm.search_run import joint_samples, write_results
 from nas_rlm.study.device_workers import DeviceWorkers
 from nas_rlm.study.measured_search import STUDY, measure_and_search
