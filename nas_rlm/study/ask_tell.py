@@ -269,10 +269,11 @@ class AskTellStudy(StudyView):
         result = outcome.result
         self._store.refresh()  # the steps that a worker reported
         self._warnings.name_additional(trial, outcome)
-        if not result.error:  # an evaluation need not build the network
-            result = replace(result, error=self.space.network_error(trial.parsed))
         if not result.error:
-            result = replace(result, values={**result.values, **self._free_values(trial.parsed)})
+            try:
+                result = replace(result, values={**result.values, **self._free_values(trial.parsed)})
+            except ValueError as error:  # the network of an own space, which an evaluation need not build
+                result = replace(result, error=str(error))
         if not result.error and not result.values.keys() >= set(self.settings.measured):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
@@ -280,7 +281,13 @@ class AskTellStudy(StudyView):
         self._warnings.check_units(self._store.trials)
 
     def _free_values(self, architecture: Any) -> dict[str, float]:
-        """The values of an architecture that are counted or predicted."""
+        """The values of an architecture that are counted or predicted.
+
+        Raises:
+            ValueError: a user's own space cannot build its network.
+        """
+        if error := self.space.network_error(architecture):
+            raise ValueError(error)
         values = counted_values(self.space, architecture, self.settings)
         if self.settings.predicted:
             values |= predicted_values(self._suggester, architecture, self.settings)

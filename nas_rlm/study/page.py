@@ -144,8 +144,8 @@ class StudyPage:
         """The network of a trial as the page draws it; one node for a network that is not valid."""
         if trial.number not in self._graphs:
             is_valid = not self.space.network_error(trial.parsed)
-            text = from_architecture(self.space, trial.parsed) if is_valid else ""
-            self._graphs[trial.number] = graph_view(text) if is_valid else NOT_VALID
+            view = graph_view(from_architecture(self.space, trial.parsed)) if is_valid else NOT_VALID
+            self._graphs[trial.number] = view
         return self._graphs[trial.number]
 
     def _reference(self, complete: Sequence[Trial]) -> dict[str, float]:
