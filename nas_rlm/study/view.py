@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+NUM_CHECKED = 10  # trials of a space whose file was not changed
+
+
 class StudyView:
     """A study without its model; `nas_rlm.Study` adds what changes it.
 
@@ -63,9 +66,11 @@ class StudyView:
         self._files = StudyFiles(self.directory, space, settings)
 
     def _check_space(self, model: str) -> None:
-        """Refuse a space whose file was changed since the study was opened, if networks of trials differ.
+        """Refuse a space if networks of trials are not those that it has, other than of failed trials.
 
-        Networks of failed trials may. Otherwise the file counts as that of the study.
+        Where its file is that with which the study was opened before, the first trials are checked: a class
+        in a notebook has no file, and an object may have other attributes. Otherwise all are, and the file
+        counts as that of the study.
 
         Args:
             model: fingerprint of the present file of the space and of the model.
@@ -74,14 +79,15 @@ class StudyView:
             ValueError: they differ, or an architecture of the log is none of the space any more.
         """
         settings = read_settings(self.directory)
-        if settings.model == model:
-            return
-        for trial in self.trials:
-            if trial.state != FAILED:
+        is_same_file = settings.model == model
+        for trial in self.trials[: NUM_CHECKED if is_same_file else None]:
+            if trial.state != FAILED and not (is_same_file and not trial.network_fingerprint):
                 present = network_fingerprint(self.space, self._parsed(trial.architecture))
                 if present != trial.network_fingerprint:
                     what = f"the network of trial {trial.number}, {trial.architecture},"
                     raise ValueError(self._other_space(what))
+        if is_same_file:
+            return
         for name in self._store.candidates:
             self._parsed(name)
         with writing(self.directory / FILE), locked(self.directory / LOCK):
@@ -96,8 +102,8 @@ class StudyView:
 
     def _other_space(self, what: str) -> str:
         return (
-            f"{self.directory} holds a study of another version of the file of {self.space.name}, in which"
-            f" {what} was another one: choose another directory"
+            f"{self.directory} holds a study of another version of {self.space.name}, in which {what} was"
+            " another one: choose another directory"
         )
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from nas_rlm import Study
 from nas_rlm.search.pareto import nondominated
 from nas_rlm.study.settings import check_equal
 from nas_rlm.study.trial import COMPLETE, FAILED
+from search_spaces import blocks
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy, summary
 from tests.search_spaces.plain_space import PlainSpace
@@ -139,7 +140,7 @@ def test_a_file_of_a_space_may_be_changed_where_networks_of_trials_are_the_same(
     assert [(name[0] == "5", state) for name, state in after[4:]] == [(False, COMPLETE)] * 2
     refused = {
         "the network of trial ., .*, was another one: choose another": {"classes": 20},
-        "of another version of the file of mine, in which the network": {"activation": "Sigmoid"},
+        "of another version of mine, in which the network": {"activation": "Sigmoid"},
         "the architecture 1.* was another one.*: 1.* is too small": {"forbidden": "1"},
     }
     for message, changes in refused.items():
@@ -150,6 +151,24 @@ def test_a_file_of_a_space_may_be_changed_where_networks_of_trials_are_the_same(
     assert {t.state for t in open_with(five="Sigmoid").trials} == {COMPLETE}
     with pytest.raises(ValueError, match="in which the network of trial"):
         open_with()
+
+
+class Wide(PlainSpace):
+    name = "wide"
+    classes = 10
+
+    def write(self, graph, architecture):
+        return blocks.classifier(graph, graph.conv(graph.input, 8, 3), self.classes)
+
+
+def test_a_space_of_the_same_file_may_not_have_other_networks(tiny_rlm, tmp_path):
+    """Such as a class of a notebook, or an object with another attribute."""
+    Study(Wide(), ["accuracy"], tmp_path / "study", model=tiny_rlm).ask()
+    changed = Wide()
+    changed.classes = 20
+    with pytest.raises(ValueError, match="another version of wide, in which the network of trial 0"):
+        Study(changed, ["accuracy"], tmp_path / "study", model=tiny_rlm)
+    assert len(Study(Wide(), ["accuracy"], tmp_path / "study", model=tiny_rlm).trials) == 1
 
 
 class PartlyBroken(PlainSpace):
@@ -192,8 +211,9 @@ def test_a_network_that_is_not_valid_any_more_is_a_failed_trial_that_keeps_its_v
     space, changed = PartlyBroken(), PartlyBroken()
     changed.broken = (5,)
     objectives = ["accuracy", "params"]
-    Study(space, objectives, tmp_path / "study", model=tiny_rlm).ask(10)
-    study = Study(changed, objectives, tmp_path / "study", model=tiny_rlm)
+    study = Study(space, objectives, tmp_path / "study", model=tiny_rlm)
+    study.ask(10)
+    study.space = changed
     with pytest.warns(UserWarning, match="trial . failed: .*there is no linar"):
         for trial in study.pending:
             study.tell(trial, 50.0)
