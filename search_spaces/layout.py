@@ -6,6 +6,7 @@ batch, tokens [batch, tokens, features] and vectors in the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ OF_CHANNELS = (
     "InstanceNormalization",
     "MaxPool",
 )
+RECURRENT = ("GRU", "LSTM", "RNN")  # whose features are in the end
 
 
 def channels_and_sides(shape: tuple[int, ...], channels_first: bool | None) -> tuple[int, int, int]:
@@ -56,16 +58,24 @@ def has_channels_first(
     if not read or len(shape) < 3:
         return None
     x = read[0]
-    if kind == "MatMul" or (kind == "Gather" and x is not arguments[0]):  # of an embedding
+    if kind in ("MatMul", *RECURRENT) or (kind == "Gather" and x is not arguments[0]):  # of an embedding
         return False
     if kind == "Reshape":
-        return True if x.channels_first and x.shape[:2] == shape[:2] else None
+        return _after_reshape(x, shape)
     if kind == "Transpose":
         return _after_transpose(attributes.get("perm", range(len(shape))[::-1]), x.channels_first)
     found = {value.channels_first for value in read if value.shape == shape} or {
         value.channels_first for value in read
     }
     return found.pop() if len(found) == 1 else None
+
+
+def _after_reshape(x: Value, shape: tuple[int, ...]) -> bool | None:
+    """Return whether the channels are behind the batch after a reshape; None if it moves or divides them."""
+    if x.channels_first:
+        return True if x.shape[:2] == shape[:2] else None
+    joined = {math.prod(x.shape[axis:]) for axis in range(1, len(x.shape))}  # such as two directions
+    return False if x.channels_first is False and shape[-1] in joined else None
 
 
 def _after_transpose(order: Sequence[int], channels_first: bool | None) -> bool | None:

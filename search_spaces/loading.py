@@ -179,16 +179,15 @@ def fingerprint(space: SearchSpace[Any]) -> str:
 
 
 def network_fingerprint(space: SearchSpace[Any], architecture: Any) -> str:
-    """Return a hash of the genome and the network of an architecture of a space that may change between runs.
+    """Return a hash of the network of an architecture of a space that may change between runs.
 
-    It is empty for a built-in space, and that of no network where the network is not valid.
+    It is empty for a built-in space, and that of an empty text where the network is not valid.
     """
     if space.is_built_in:
         return ""
-    digest = hashlib.sha256(str(space.encode(architecture).tolist()).encode())
-    if not space.network_error(architecture):
-        digest.update(space.to_onnx(architecture).SerializeToString(deterministic=True))
-    return digest.hexdigest()[:16]
+    is_valid = not space.network_error(architecture)
+    content = space.to_onnx(architecture).SerializeToString(deterministic=True) if is_valid else b""
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 class _SourceLoader(importlib.machinery.SourceFileLoader):

@@ -183,13 +183,12 @@ def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str
     """Yield a line for each objective and learnt space that says how well its samples are predicted."""
     for space, surrogates in rlm.surrogates.items():
         for surrogate in surrogates:
-            yield from _evidence_of(surrogate, space, objectives, space in learnt_spaces)
+            if space in learnt_spaces:
+                yield from _evidence_of(surrogate, space, objectives)
 
 
-def _evidence_of(
-    surrogate: Surrogate, space: str, objectives: Sequence[str], is_learnt: bool
-) -> Iterator[str]:
-    """Yield the lines of one surrogate; of programs only where its space was learnt."""
+def _evidence_of(surrogate: Surrogate, space: str, objectives: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of one surrogate."""
     from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
     from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
     from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
@@ -202,7 +201,7 @@ def _evidence_of(
     elif isinstance(surrogate, ProgramSurrogate | ConfigurationSurrogate):
         way = ", by numbers and words" if isinstance(surrogate, ConfigurationSurrogate) else ""
         held_out = {name: surrogate.held_out[name] for name in names if name in surrogate.held_out}
-        yield from (f"{name} of {space}{way}: {found}" for name, found in held_out.items() if is_learnt)
+        yield from (f"{name} of {space}{way}: {found}" for name, found in held_out.items())
     elif isinstance(surrogate, GraphSurrogate):
         yield from (
             f"{name} of {space}: {surrogate.held_out[name]}" for name in names if name in surrogate.held_out

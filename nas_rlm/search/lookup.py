@@ -208,6 +208,8 @@ def select_labels(table: Table, space: SearchSpace[Any], objectives: Sequence[st
     measurable = [name for name in objectives if name not in EXACT_OBJECTIVES]
     names = [name for name in measurable if any(row.is_measured(name) for row in of_space)]
     if not names:
+        if zeros := [name for name in measurable if any(row.targets.get(name) == 0 for row in of_space)]:
+            raise ValueError(f"{table.name} has no {zeros[0]} of {space.name} above 0: write more digits")
         available = ", ".join(table.objectives) or "no objectives"
         spaces = ", ".join(sorted({repr(row.space) for row in table.rows})) or "no space"
         raise ValueError(
@@ -218,9 +220,11 @@ def select_labels(table: Table, space: SearchSpace[Any], objectives: Sequence[st
     if not complete:
         raise ValueError(f"{table.name} has no row of {space.name} with {' and '.join(names)}")
     labels = {_canonical_name(space, row, table.name): row for row in complete}
+    zeros = [n for row in of_space for n in names if row.targets.get(n) == 0 and not row.is_measured(n)]
+    zero = ", or with 0: write more digits" if zeros else ""
     num_ignored = {
         "of another space": len(table) - len(of_space),
-        f"without {' or '.join(names)}": len(of_space) - len(complete),
+        f"without {' or '.join(names)}{zero}": len(of_space) - len(complete),
         "with a later row of the same architecture": len(complete) - len(labels),
     }
     if reasons := [f"{count:,} {reason}" for reason, count in num_ignored.items() if count]:

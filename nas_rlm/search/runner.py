@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import search_spaces
+from nas_rlm.data.objective_kinds import unit_warnings
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.devices.device import Device
 from nas_rlm.rlm import RLM
@@ -47,6 +48,7 @@ from nas_rlm.surrogates.zero_label import NUM_LABELS_TO_LEARN
 from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
+from search_spaces.wording import counted
 
 Functions = Mapping[str, ObjectiveFunction] | Sequence[str]  # by objective, or texts as of `load_function`
 
@@ -393,6 +395,8 @@ def propose_architectures(
         graph_surrogates(rlm.surrogates),
     )
     surrogate.update(rows)
+    for message in unit_warnings({name: [row.targets[name] for row in rows] for name in learned}):
+        warnings.warn(message, stacklevel=2)
     if candidates is not None:
         search_space = TableSpace(search_space, check_candidates(search_space, candidates))
     if not surrogate.is_ready:
@@ -409,5 +413,13 @@ def propose_architectures(
         if exact and not pool.candidates((), 1):
             raise ValueError(exact.refusal())
         names = propose(surrogate, settings, max_architectures, pool=pool)
+    if len(names) < max_architectures:
+        found = counted(len(names), "architecture is", "architectures are")
+        bounds = f" and meet {exact}" if exact else ""
+        warnings.warn(
+            f"{max_architectures:,} architectures were asked for, and only {found} left that have no"
+            f" labels{bounds}",
+            stacklevel=2,
+        )
     _warn_of_novel(rlm, search_space, names, [o for o in settings.all_objectives if o not in learned])
     return names

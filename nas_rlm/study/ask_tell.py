@@ -165,7 +165,16 @@ class AskTellStudy(StudyView):
 
         Raises:
             ValueError: the architecture is not of the space, or a value is missing, unknown or out of range.
+
+        Warns:
+            UserWarning: a trial has the architecture already; surrogates learn the mean of both.
         """
+        name = str(self.space.parse(str(architecture)))
+        if known := [trial.number for trial in self.trials if trial.architecture == name]:
+            warnings.warn(
+                f"trial {known[0]} has {name} already: both count, and surrogates learn their mean",
+                stacklevel=2,
+            )
         trial = self._add(architecture, values)
         assert trial is not None
         return trial

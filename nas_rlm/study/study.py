@@ -223,6 +223,8 @@ class Study(AskTellStudy):
             RuntimeError: the first ten trials failed.
         """
         limits = Limits(trials, timeout, cost, retries)
+        if cost and self.settings.budgets and cost < self.settings.budgets[0]:
+            raise ValueError(f"cost is {cost:g}, less than the first budget, {self.settings.budgets[0]:g}")
         callbacks = as_list(callbacks, "callbacks")
         for callback in callbacks:
             if not callable(callback):
@@ -234,6 +236,8 @@ class Study(AskTellStudy):
             table, num_results = self.directory / MEASUREMENTS, len(self._store.results)
             pool = DeviceWorkers(self.settings, table, num_results, self.python)
         else:
+            if evaluate is None and not self.settings.evaluated:
+                evaluate = _no_values
             pool = make_workers(self.directory, self.settings, evaluate, workers, time_limit, ray)
         if self.settings.device:
             check_device(Device.parse(self.settings.device), self.python)
@@ -348,3 +352,8 @@ class Study(AskTellStudy):
     def stop(self) -> None:
         """Start no further trial in `optimize`, for callbacks."""
         self._is_stopped = True
+
+
+def _no_values(trial: Trial) -> dict[str, float]:
+    """Evaluate a trial of a study whose objectives are all counted or predicted."""
+    return {}

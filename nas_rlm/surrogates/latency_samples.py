@@ -19,6 +19,7 @@ MIN_OUTLIER_FACTOR = 4.0  # between the measured and the expected latency of an 
 MIN_SHORT_FACTOR = 30.0  # likewise of one that is too short: a device may skip most of a network
 MIN_OUTLIER_DEVIATIONS = 5.0  # robust standard deviations of the other errors
 MAD_TO_STD = 1.4826  # of a normal distribution
+MIN_POSSIBLE = 1e-3  # longest latency of several networks; a call of a runtime alone takes about as long
 MAX_IN_SECONDS = 0.1  # latencies above it are taken for milliseconds
 MAX_MACS_PER_MS = 5e9  # of a network that is executed on its own; beyond it latencies may be in seconds
 MIN_IN_MICROSECONDS = 100.0  # latencies below it are taken for milliseconds
@@ -200,7 +201,9 @@ def check_plausible(values: np.ndarray, macs: np.ndarray, objective: str) -> Non
             " predictions: expected latencies that differ",
             stacklevel=2,
         )
-    elif values.max() < MAX_IN_SECONDS and np.median(macs / values) > MAX_MACS_PER_MS:
+    elif values.max() < MIN_POSSIBLE or (
+        values.max() < MAX_IN_SECONDS and np.median(macs / values) > MAX_MACS_PER_MS
+    ):
         warnings.warn(
             f"{objective} is between {values.min():.3g} and {values.max():.3g} for networks of"
             f" {np.median(macs):.2g} multiply-accumulates, which is short: expected milliseconds, no seconds",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nas_rlm.data.objective_kinds import LATENCY_PREFIX, expected_value
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX, expected_value, unit_warnings
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.rows import Row
 from nas_rlm.model.numbers import NumberScheme
@@ -61,6 +61,10 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
                 f" left out: not finite{' or 0 ms; write more digits of rounded ones' if is_latency else ''}",
                 stacklevel=4,
             )
+    others = [name for name in objectives if not name.startswith(LATENCY_PREFIX)]  # see `check_plausible`
+    columns = {name: [row.targets[name] for row in rows if row.is_measured(name)] for name in others}
+    for message in unit_warnings(columns):
+        warnings.warn(message, stacklevel=4)
     selected = [row.select(objectives) for row in rows]
     return [row for row in selected if any(row.is_measured(name) for name in row.targets)]
 

@@ -12,6 +12,16 @@ def tokens_of_signal(g, x):
     return g.op("Transpose", x, perm=[0, 2, 1])
 
 
+def lstm(g, x, directions=1):
+    """The states [length, batch, directions * 4] of a recurrent layer that reads a signal of six channels."""
+    weights = g.weight(directions, 16, 6), g.weight(directions, 16, 4)
+    direction = "bidirectional" if directions == 2 else "forward"
+    x = g.op("Transpose", x, perm=[2, 0, 1])
+    y = g.op("LSTM", x, *weights, hidden_size=4, direction=direction)
+    y = g.op("Transpose", y, perm=[0, 2, 1, 3])
+    return g.op("Reshape", y, Constant((0, 0, -1))) if directions == 2 else g.op("Squeeze", y, Constant((2,)))
+
+
 @pytest.mark.parametrize(
     ("shape", "write", "channels"),
     [
@@ -27,6 +37,12 @@ def tokens_of_signal(g, x):
         (SIGNAL, lambda g, x: g.conv(g.op("Reshape", g.op("Flatten", x), Constant((0, 8, 24))), 4, 1), 4),
         (SIGNAL, lambda g, x: blocks.normalize(g, g.conv(x, 8, 3), "layer"), 8),
         (SIGNAL, lambda g, x: blocks.patch_embedding(g, x, 12, 4), 12),
+        (SIGNAL, lstm, 4),
+        (SIGNAL, lambda g, x: lstm(g, x, 2), 8),
+        (SIGNAL, lambda g, x: g.op("Transpose", lstm(g, x), perm=[1, 2, 0]), 4),
+        (SIGNAL, lambda g, x: g.op("Transpose", lstm(g, x, 2), perm=[1, 2, 0]), 8),
+        (SIGNAL, lambda g, x: g.conv(g.op("Transpose", lstm(g, x, 2), perm=[1, 2, 0]), 5, 3), 5),
+        (SIGNAL, lambda g, x: g.op("Transpose", lstm(g, x, 2), perm=[1, 0, 2]), 8),
         (IMAGE, lambda g, x: blocks.patch_embedding(g, x, 12, 4), 12),
         (IMAGE, lambda g, x: g.op("Reshape", x, Constant((0, 3, -1))), 3),
         (IMAGE, lambda g, x: blocks.transformer_block(g, blocks.patch_embedding(g, x, 12, 4), 2), 12),

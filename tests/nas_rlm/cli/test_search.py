@@ -324,6 +324,29 @@ def test_objectives_that_need_no_measurement_are_not_proposed_for(model, capsys)
     )
 
 
+def test_propose_says_what_is_wrong_with_labels(tmp_path, model, capsys, small_pool):
+    cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(12)]
+    (tmp_path / "cells.txt").write_text("\n".join(cells))
+    table = tmp_path / "mine.parquet"
+    command = ["propose", *model, "--space", "nasbench201", "--candidates", str(tmp_path / "cells.txt")]
+    command += ["--data", str(table), "--objectives"]
+
+    def write_targets(targets_of):
+        write(table, [Row("nasbench201", cell, targets_of(i)) for i, cell in enumerate(cells)])
+
+    write_targets(lambda i: {"accuracy": 0.5 + i / 50})
+    assert main([*command, "accuracy"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "10 architectures were asked for, and only 0 architectures are left" in shown.err
+    assert "accuracy is at most 0.72: expected percentages" in shown.err
+    write_targets(lambda i: {"accuracy": 50.0, "latency/x": float(i % 2)})
+    assert main([*command, "accuracy,latency/x", "--count", "2"]) == 0
+    assert "6 without accuracy or latency/x, or with 0: write more digits" in capsys.readouterr().err
+    write_targets(lambda i: {"latency/x": 0.0})
+    assert "has no latency/x of nasbench201 above 0" in refused(capsys, *command, "latency/x")
+
+
 def test_candidates_restrict_propose_and_search(tmp_path, model, capsys, small_pool):
     rng = np.random.default_rng(0)
     names = list(dict.fromkeys(str(SPACE.sample(rng)) for _ in range(12)))

@@ -276,6 +276,20 @@ def test_failed_trials_of_earlier_runs_are_evaluated_again_if_asked_for(open_stu
     assert len(again.trials) == 12
 
 
+def test_a_study_of_counted_objectives_needs_no_function(tiny_rlm, tmp_path):
+    study = Study("nasbench201", ["flops", "params"], tmp_path / "study", model=tiny_rlm)
+    study.optimize(trials=3)
+    assert [t.values["params"] for t in study.trials] == [t.space.params(t.parsed) for t in study.trials]
+    with pytest.raises(ValueError, match="expected a function that evaluates accuracy"):
+        Study("nasbench201", ["accuracy"], tmp_path / "other", model=tiny_rlm).optimize(trials=3)
+
+
+def test_a_cost_below_the_first_budget_is_refused(tiny_rlm, tmp_path):
+    study = Study("nasbench201", ["accuracy"], tmp_path / "study", model=tiny_rlm, budgets=(2, 4))
+    with pytest.raises(ValueError, match="cost is 1, less than the first budget, 2"):
+        study.optimize(lambda trial, budget, resume_from: 50.0, cost=1)
+
+
 def test_an_interrupted_study_continues_with_the_same_trial(open_study):
     def interrupted(trial):
         if trial.number == 2:

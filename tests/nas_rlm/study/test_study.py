@@ -153,6 +153,32 @@ def test_a_file_of_a_space_may_be_changed_where_networks_of_trials_are_the_same(
         open_with()
 
 
+class Reordered(PlainSpace):
+    """The choices of the first kernel have another order where `is_reversed`."""
+
+    name, is_reversed = "reordered", False
+
+    def decode(self, genome):
+        first, *rest = self.validate_genome(genome)
+        return super().decode(np.array([2 - first if self.is_reversed else first, *rest]))
+
+    def encode(self, architecture):
+        first, *rest = super().encode(architecture)
+        return np.array([2 - first if self.is_reversed else first, *rest])
+
+
+def test_choices_of_a_gene_may_be_put_in_another_order(tiny_rlm, tmp_path):
+    space = Reordered()
+    study = Study(space, ["accuracy"], tmp_path / "study", model=tiny_rlm)
+    study.optimize(lambda trial: 50.0, trials=2)
+    changed = Reordered()
+    changed.is_reversed = True
+    assert not np.array_equal(*(s.encode(study.trials[0].parsed) for s in (space, changed)))
+    again = Study(changed, ["accuracy"], tmp_path / "study", model=tiny_rlm)
+    again.optimize(lambda trial: 50.0, trials=3)
+    assert len(again.trials) == 3
+
+
 class Wide(PlainSpace):
     name = "wide"
     classes = 10

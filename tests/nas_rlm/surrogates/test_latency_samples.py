@@ -145,6 +145,11 @@ def test_equal_latencies_are_not_called_badly_explained_as_well():
     assert not LeaveOneOutEvidence.of(np.array([1.99, 2.01, 2.0]), np.full(3, 2.0)).is_weak
 
 
+def test_latencies_that_are_shorter_than_any_call_look_wrong_for_small_networks_too():
+    with pytest.warns(UserWarning, match="which is short: expected milliseconds"):
+        check_plausible(np.array([7e-5, 8e-5]), np.array([2e5, 3e5]), NAME)
+
+
 def test_latencies_that_look_like_microseconds_have_a_message():
     milliseconds, macs = np.array([2.0, 30.0]), np.array([4e7, 6e8])
     with pytest.warns(

@@ -39,6 +39,12 @@ def test_labels_that_no_table_has_are_refused(value, message):
     assert len(select_rows(rows(np.float32(1.5), 2, math.nan), ["latency/mine"])) == 2
 
 
+def test_accuracies_that_may_be_fractions_have_a_warning():
+    fractions = [Row("nasbench201", "a", {"accuracy": value}) for value in (0.5, 0.7)]
+    with pytest.warns(UserWarning, match="accuracy is at most 0.7: expected percentages"):
+        select_rows(fractions, ["accuracy"])
+
+
 def test_latencies_of_zero_are_left_out_with_a_warning():
     with pytest.warns(
         UserWarning,
