@@ -290,6 +290,8 @@ def _print_results(study: Study, out: Path) -> None:
     failed = [trial for trial in trials if trial.state == "failed"]
     where = f": {out / 'front.csv'}" if front else ""
     print(f"{counted(num_complete, 'trial')} complete, {len(front)} on the front{where}")
+    if pending := study.pending:
+        print(f"{counted(len(pending), 'trial')} without a result, which another process evaluates")
     if study.is_exhausted:
         print(f"{study.settings.exhausted}: the search ends")
     if study.settings.budgets:

@@ -63,7 +63,21 @@ def test_a_training_function_that_always_fails_ends_the_search(command, tmp_path
     (tmp_path / "mine.py").write_text("def train(trial):\n    raise RuntimeError('no data')\n")
     message = refused(capsys, *command, "--trials", "12")
     assert "the first 2 trials failed, the last one with RuntimeError: no data" in message
-    assert len(Study.load(tmp_path / "run").trials) == 2
+    assert "add --retry-failed" in message
+    failed = [t.architecture for t in Study.load(tmp_path / "run").trials]
+    assert len(failed) == 2
+    (tmp_path / "mine.py").write_text("def train(trial):\n    return 50.0\n")
+    assert main([*command, "--trials", "2", "--retry-failed"]) == 0
+    trials = Study.load(tmp_path / "run").trials
+    assert [(t.architecture, t.state) for t in trials] == [(name, "complete") for name in failed]
+
+
+def test_trials_that_another_process_evaluates_are_named(command, tmp_path, capsys):
+    assert main([*command, "--trials", "1"]) == 0
+    assert "another process" not in capsys.readouterr().out
+    Study.load(tmp_path / "run").ask()
+    assert main([*command, "--trials", "1"]) == 0
+    assert "1 trial without a result, which another process evaluates" in capsys.readouterr().out
 
 
 def test_labels_are_the_first_trials(command, tmp_path):
