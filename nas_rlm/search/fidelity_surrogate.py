@@ -21,12 +21,12 @@ from torch import Tensor
 from nas_rlm.data.tables import Row
 from nas_rlm.search.online_surrogate import REFIT_GROWTH, CachedPredictor, OnlineSurrogate
 from nas_rlm.surrogates.conditional import VIEWS, given_scores, given_transform
-from nas_rlm.surrogates.features import COSTS, GENOME, TRANSFER, GraphFeatures
+from nas_rlm.surrogates.features import COSTS, GENOME, PATHS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, NormalScoreTransform, PredictiveDistribution
 
-GENOME_VIEW = (COSTS, GENOME, TRANSFER)
+GENOME_VIEWS = ((COSTS, GENOME, TRANSFER), (PATHS, GENOME, TRANSFER))
 
 
 def level_name(objective: str, budgets: Sequence[float], level: int) -> str:
@@ -213,7 +213,7 @@ class FidelitySurrogate(OnlineSurrogate):
             return fit_features(
                 graph_features, features, values[:, None], [name], weighted=False, are_selected=True
             )
-        views = (*VIEWS, GENOME_VIEW) if graph_features.group_sizes[GENOME] else VIEWS
+        views = (*VIEWS, *GENOME_VIEWS) if graph_features.group_sizes[GENOME] else VIEWS
         labels = values[:, None]
         return GraphSurrogate.fit(graph_features, features, labels, [name], views, distance_weight=1.0)
 
