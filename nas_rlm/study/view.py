@@ -80,12 +80,13 @@ class StudyView:
         """
         settings = read_settings(self.directory)
         is_same_file = settings.model == model
-        for trial in self.trials[: NUM_CHECKED if is_same_file else None]:
-            if trial.state != FAILED and not (is_same_file and not trial.network_fingerprint):
-                present = network_fingerprint(self.space, self._parsed(trial.architecture))
-                if present != trial.network_fingerprint:
-                    what = f"the network of trial {trial.number}, {trial.architecture},"
-                    raise ValueError(self._other_space(what))
+        for trial in self.trials[:NUM_CHECKED] if is_same_file else self.trials:
+            is_of_older_version = is_same_file and not trial.network_fingerprint
+            if trial.state == FAILED or is_of_older_version:
+                continue
+            if network_fingerprint(self.space, self._parsed(trial.architecture)) != trial.network_fingerprint:
+                what = f"the network of trial {trial.number}, {trial.architecture},"
+                raise ValueError(self._other_space(what))
         if is_same_file:
             return
         for name in self._store.candidates:
