@@ -58,6 +58,10 @@ class TableSpace(SearchSpace[Any]):
         """As of the full space."""
         return self.full_space.write(graph, architecture)
 
+    def network_error(self, architecture: Any) -> str:
+        """As of the full space, which builds each network once."""
+        return self.full_space.network_error(architecture)
+
     def shape(self, architecture: Any) -> tuple[int, ...]:
         """As of the full space."""
         return self.full_space.shape(architecture)

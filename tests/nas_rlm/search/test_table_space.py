@@ -5,6 +5,7 @@ import pytest
 
 import search_spaces
 from nas_rlm.search.table_space import TableSpace
+from tests.search_spaces.plain_space import PlainSpace
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -56,3 +57,18 @@ def test_the_nearest_is_the_other_that_shares_most_genes():
         excluded.append(str(nearest))
     assert sorted(excluded) == sorted(names)
     assert found == sorted(found)
+
+
+def test_networks_of_an_own_space_are_built_once_for_all_lists_of_candidates():
+    class Counted(PlainSpace):
+        num_written = 0
+
+        def write(self, graph, architecture):
+            self.num_written += 1
+            return super().write(graph, architecture)
+
+    space = Counted()
+    architecture = space.parse("1x16 3x16 5x16")
+    errors = [TableSpace(space, [str(architecture)]).network_error(architecture) for _ in range(3)]
+    assert errors == [""] * 3
+    assert space.num_written == 1

@@ -262,8 +262,8 @@ def test_failed_trials_of_earlier_runs_are_evaluated_again_if_asked_for(open_stu
     study = open_study()
     with pytest.raises(RuntimeError, match="the first 10 trials failed"):
         study.optimize(broken, trials=12)
-    told = study.ask()
-    study.tell(told, failure="by hand")
+    by_hand = study.ask()
+    study.tell(by_hand, failure="by hand")
     failed = [t.architecture for t in study.trials]
     again = open_study()
     again.optimize(accuracy, trials=12, retry_failed=True)
