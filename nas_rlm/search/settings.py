@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import ConfigDict, StrictInt
 
 import search_spaces
+from nas_rlm.data.objective_kinds import expected_value, kind_of
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.utils.schema import NO_OTHER_KEYS
@@ -49,7 +50,7 @@ class Constraint:
         """Parse `OBJECTIVE<=NUMBER` or `OBJECTIVE>=NUMBER`, optionally with `@QUANTILE` after the objective.
 
         Raises:
-            ValueError: the text has another form.
+            ValueError: the text has another form, or no value of the objective's kind meets the bound.
         """
         match = re.fullmatch(r"\s*([^<>=@\s]+)(?:@([0-9.]+))?\s*(<=|>=)\s*(\S+)\s*", text)
         try:
@@ -63,7 +64,18 @@ class Constraint:
                 f"constraint {text!r} is not OBJECTIVE<=NUMBER or OBJECTIVE>=NUMBER: try latency/pixel3<=20,"
                 " or latency/pixel3@0.9<=20 for a bound on the 0.9 quantile"
             ) from None
-        return cls(match[1], bound, match[3] == "<=", level)
+        constraint = cls(match[1], bound, match[3] == "<=", level)
+        if not constraint.is_possible:
+            raise ValueError(f"constraint {text!r} cannot be met: {match[1]} is {expected_value(match[1])}")
+        return constraint
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a value in the range of the objective's kind meets the bound."""
+        kind = kind_of(self.objective)
+        if self.is_upper:
+            return self.bound >= kind.minimum
+        return self.bound <= min(kind.maximum, kind.max_plausible)
 
     @property
     def name(self) -> str:

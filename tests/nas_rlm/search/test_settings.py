@@ -48,6 +48,26 @@ def test_a_bad_constraint_is_shown(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("accuracy>=150", "accuracy is a percentage"),
+        ("accuracy/cifar100@0.1<=-1", "accuracy/cifar100 is a percentage"),
+        ("latency/pixel3<=-5", "latency/pixel3 is a number from 0 to 1e+09 ms"),
+        ("perplexity<=-1", "perplexity is a number, 0 or more"),
+    ],
+)
+def test_a_bound_that_no_value_of_the_kind_meets_is_refused(text, expected):
+    with pytest.raises(ValueError, match="cannot be met") as error:
+        Constraint.parse(text)
+    assert str(error.value) == f"constraint {text!r} cannot be met: {expected}"
+
+
+def test_bounds_at_the_ends_of_a_range_and_on_unknown_kinds_can_be_met():
+    for text in ("accuracy>=100", "accuracy<=0", "params<=0", "loss<=-5", "my_count>=1e300"):
+        assert Constraint.parse(text).is_possible
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"objectives": ()}, "at least one objective"),
