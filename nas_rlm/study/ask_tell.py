@@ -169,19 +169,19 @@ class AskTellStudy(StudyView):
         Warns:
             UserWarning: a trial has the architecture already; surrogates learn the mean of both.
         """
-        name = str(self.space.parse(str(architecture)))
-        if known := [trial.number for trial in self.trials if trial.architecture == name]:
+        parsed = self.space.parse(str(architecture))
+        if known := [trial.number for trial in self.trials if trial.architecture == str(parsed)]:
             warnings.warn(
-                f"trial {known[0]} has {name} already: both count, and surrogates learn their mean",
+                f"trial {known[0]} has {parsed} already: both count, and surrogates learn their mean",
                 stacklevel=2,
             )
-        trial = self._add(architecture, values)
+        trial = self._add(parsed, values)
         assert trial is not None
         return trial
 
     def _add(self, architecture: Any, values: Values, is_new_only: bool = False) -> Trial | None:
-        """Add a trial, or none if only new architectures are to be added and a trial has this one."""
-        settings, parsed = self.settings, self.space.parse(str(architecture))
+        """Add a trial of a parsed architecture; none if only new ones are added and a trial has it."""
+        settings = self.settings
         measured: dict[str, float] = {}
         if isinstance(values, Mapping):
             measured = {n: checked_value(n, values[n]) for n in settings.measured if n in values}
@@ -189,9 +189,9 @@ class AskTellStudy(StudyView):
         if missing := [name for name in settings.measured if name not in measured]:
             raise ValueError(f"the values have no {' and no '.join(missing)}: expected the measured values")
         given = given_values(settings, values, complete=True)
-        objectives = {**given.objectives, **measured, **self._free_values(parsed)}
+        objectives = {**given.objectives, **measured, **self._free_values(architecture)}
         result = Result(objectives, additional=given.additional)
-        trial = self._store.add(Suggestion(str(parsed)), result, is_new_only)
+        trial = self._store.add(Suggestion(str(architecture)), result, is_new_only)
         self._warnings.check_units(self._store.trials)
         return trial
 
@@ -217,7 +217,7 @@ class AskTellStudy(StudyView):
         known = {trial.architecture for trial in self.trials}
         new = [row for row in rows if row.arch_str not in known]
         # Another process may add the same rows meanwhile.
-        added = [self._add(row.arch_str, row.targets, is_new_only=True) for row in new]
+        added = [self._add(self.space.parse(row.arch_str), row.targets, is_new_only=True) for row in new]
         return [trial for trial in added if trial is not None]
 
     def predict(
@@ -275,7 +275,7 @@ class AskTellStudy(StudyView):
 
     def _finish(self, trial: Trial, outcome: Outcome) -> None:
         """Record the outcome of a trial, with the values that are counted, measured or predicted."""
-        result = outcome.result
+        result: Result = outcome
         self._store.refresh()  # the steps that a worker reported
         self._warnings.name_additional(trial, outcome)
         if not result.error:

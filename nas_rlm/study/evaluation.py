@@ -10,8 +10,8 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,37 +34,20 @@ MAX_ERROR_LENGTH = 500  # characters of an error in the log
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Result):
     """What a call of an evaluation function gave.
 
     Args:
-        values: value of each objective that it has to give; empty if it failed.
-        error: why it failed; empty if it did not.
-        cost: seconds that it took.
-        environment: description of the machine and the packages.
-        details: details of the measurement on the device, if it was made.
-        additional: further numbers by name that it gave, which are no objectives.
         ignored: names of further values that it gave and that are not kept.
     """
 
-    values: dict[str, float] = field(default_factory=dict)
-    error: str = ""
-    cost: float = 0.0
-    environment: dict[str, Any] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-    additional: dict[str, float] = field(default_factory=dict)
-    ignored: list[str] = field(default_factory=list)
+    ignored: Sequence[str] = ()
 
     @classmethod
     def of_values(cls, given: GivenValues, cost: float) -> Outcome:
         """Return the outcome of an evaluation in this process that gave values."""
         values, additional = given.objectives, given.additional
         return cls(values, "", cost, environment(), additional=additional, ignored=given.ignored)
-
-    @property
-    def result(self) -> Result:
-        """The outcome as the result of a trial."""
-        return Result(self.values, self.error, self.cost, self.environment, self.details, self.additional)
 
 
 def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySettings) -> Outcome:

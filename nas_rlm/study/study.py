@@ -287,7 +287,7 @@ class Study(AskTellStudy):
                 return trials
 
             def retry(trial: Trial, outcome: Outcome) -> None:
-                self._store.restart(trial, outcome.result, owner)
+                self._store.restart(trial, outcome, owner)
 
             def watch() -> None:
                 self._store.refresh()  # the steps that workers report
