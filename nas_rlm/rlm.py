@@ -50,7 +50,7 @@ class RLM(Ensemble):
         temperatures: divisors of the network's logits that calibrate intervals, by space and objective, see
             `nas_rlm.surrogates.calibration`.
         surrogates: surrogates that are combined with the network, by space, see
-            `nas_rlm.surrogates.graph_surrogate`.
+            `nas_rlm.surrogates.graphs.surrogate`.
         maximised: objectives that a search maximises although their kind is not, as their table declared.
     """
 

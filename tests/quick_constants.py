@@ -6,7 +6,7 @@ QUICK_CONSTANTS = {
     "nas_rlm.search.acquisition.POOL_SIZE": 100,
     "nas_rlm.search.candidate_pool.FIRST_POOL_SIZE": 100,
     "nas_rlm.search_run.SAMPLES_PER_ARCHITECTURE": 64,
-    "nas_rlm.surrogates.features.NUM_NETWORKS": 100,  # that features are standardised on
+    "nas_rlm.surrogates.graphs.features.NUM_NETWORKS": 100,  # that features are standardised on
     "nas_rlm.surrogates.gaussian_process.ADAM_STEPS": 25,
 }
 WITHOUT_QUICK_CONSTANTS = "NAS_RLM_TESTS_WITHOUT_QUICK_CONSTANTS"  # a variable of the environment

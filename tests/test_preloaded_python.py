@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nas_rlm.surrogates import features
+from nas_rlm.surrogates.graphs import features
 from tests.quick_constants import WITHOUT_QUICK_CONSTANTS
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "MINE": "61.5"}

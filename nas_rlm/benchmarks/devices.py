@@ -34,9 +34,9 @@ from nas_rlm.devices.measurements import repeated_measurements
 from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.calibration import INTERVAL
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space, random_raw_features
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, graph_features_of_space, random_raw_features
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate, zero_label_surrogate
 from nas_rlm.utils.progress import progress_bar

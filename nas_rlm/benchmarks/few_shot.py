@@ -24,9 +24,9 @@ from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, partial_spearman, spearman
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, random_raw_features
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
-from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, GraphFeatures, random_raw_features
+from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.surrogates.source_selection import space_sources
 from nas_rlm.surrogates.zero_label import source_labels, zero_label_surrogate

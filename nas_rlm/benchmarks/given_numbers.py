@@ -19,11 +19,11 @@ from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.conditional import ConditionalSurrogate
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_features
-from nas_rlm.surrogates.latency_features import LatencyFeatures
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
+from nas_rlm.surrogates.latency.features import LatencyFeatures
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.latency_fitting import latency_features
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution, normal_scores
 
 INTERVAL = (0.1, 0.9)

@@ -31,7 +31,7 @@ from nas_rlm.search.run_directory import MemoryLog
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.measured_search import measure_and_search
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.progress import progress_bar

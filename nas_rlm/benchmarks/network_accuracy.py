@@ -11,8 +11,8 @@ from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import coverage, kendall, spearman
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.utils.progress import progress_bar
 from search_spaces.wording import counted
 

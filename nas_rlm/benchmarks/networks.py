@@ -17,13 +17,13 @@ from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.measurements import repeated_measurements
 from nas_rlm.metrics import coverage, kendall, spearman
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
-from nas_rlm.surrogates.latency_features import LatencyFeatures
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_fitting import errors_of_left_out, families_and_folds, fit_layer_counts
-from nas_rlm.surrogates.layer_network import LayerCounts, terms_by_type
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.latency.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.latency.features import LatencyFeatures
+from nas_rlm.surrogates.latency.layer_fitting import errors_of_left_out, families_and_folds, fit_layer_counts
+from nas_rlm.surrogates.latency.layer_network import LayerCounts, terms_by_type
+from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, LogTransform, PredictiveDistribution
 
 # Protocols, beside numbers of labels of networks of all families.

@@ -16,9 +16,9 @@ from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.few_shot import Task, make_tasks
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall
-from nas_rlm.surrogates.features import random_raw_features, raw_features_of_rows
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
-from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graphs.features import random_raw_features, raw_features_of_rows
+from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
 from nas_rlm.surrogates.source_selection import accuracy_sources
 from nas_rlm.surrogates.zero_label import zero_label_surrogate

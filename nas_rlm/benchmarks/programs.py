@@ -30,8 +30,8 @@ from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.ngrams import NgramSurrogate, log_sizes
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution, normal_scores
+from nas_rlm.surrogates.programs.ngrams import NgramSurrogate, log_sizes
 from nas_rlm.surrogates.registry import Surrogate, predictive_distributions
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.run_directory import claim_run_directory

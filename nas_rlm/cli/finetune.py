@@ -189,11 +189,11 @@ def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str
 
 def _evidence_of(surrogate: Surrogate, space: str, objectives: Sequence[str]) -> Iterator[str]:
     """Yield the lines of one surrogate."""
-    from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
-    from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
-    from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-    from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-    from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
+    from nas_rlm.surrogates.configurations.surrogate import ConfigurationSurrogate
+    from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+    from nas_rlm.surrogates.latency.device_transfer import DeviceTransfer, FewLabelLatency
+    from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
+    from nas_rlm.surrogates.programs.surrogate import ProgramSurrogate
 
     names = [name for name in objectives if name in surrogate.objectives]
     if isinstance(surrogate, LayerSurrogate):

@@ -165,7 +165,7 @@ def _select_informative(
     """The architectures whose measurements are the most informative for the others."""
     from nas_rlm.data.synthetic import graph_features_of_texts
     from nas_rlm.devices.sample_selection import select_samples, selection_features
-    from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+    from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH
     from nas_rlm.surrogates.registry import graph_surrogates
     from nas_rlm.text import from_architectures
 

@@ -85,8 +85,8 @@ def warn_of_configurations(
     Warns:
         UserWarning: the programs are such.
     """
-    from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
-    from nas_rlm.surrogates.configuration_text import differ_in_numbers_only
+    from nas_rlm.surrogates.configurations.surrogate import ConfigurationSurrogate
+    from nas_rlm.surrogates.configurations.text import differ_in_numbers_only
 
     is_learnt = any(isinstance(found, ConfigurationSurrogate) for found in surrogates.get(space, ()))
     if not is_learnt and differ_in_numbers_only(sources):

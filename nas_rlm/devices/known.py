@@ -10,11 +10,11 @@ import numpy as np
 
 from nas_rlm.data.device_names import describe_device, device_class, quantity_of
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.device_transfer import FewLabelLatency
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-from nas_rlm.surrogates.ngrams import NgramSurrogate
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency.device_transfer import FewLabelLatency
+from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.programs.ngrams import NgramSurrogate
+from nas_rlm.surrogates.programs.surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 
 DEVICE_KINDS = ("latency", "throughput", "energy", "memory")  # of objectives that depend on a device

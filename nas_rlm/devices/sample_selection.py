@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX
-from nas_rlm.surrogates.features import MIN_RELATIVE_STD
-from nas_rlm.surrogates.latency_features import LatencyFeatures
+from nas_rlm.surrogates.graphs.features import MIN_RELATIVE_STD
+from nas_rlm.surrogates.latency.features import LatencyFeatures
 from nas_rlm.surrogates.registry import FeatureSurrogate
 from search_spaces.wording import counted
 

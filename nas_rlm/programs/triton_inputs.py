@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from nas_rlm.programs.source import TRITON_KERNEL, python_error
-from nas_rlm.surrogates.ngrams import input_shapes
+from nas_rlm.surrogates.programs.ngrams import input_shapes
 
 INPUT_FUNCTION = "get_inputs"
 SEVERAL_SIZES = ("rand", "randn", "zeros", "ones", "empty")  # of torch, with sizes as arguments or as a list

@@ -18,9 +18,9 @@ from nas_rlm.graph.executed_layers import ALL
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
 from nas_rlm.model.batching import named_texts
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.latency_features import CLASSES, class_of
-from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
-from nas_rlm.surrogates.layer_surrogate import CONSTANT, LayerSurrogate
+from nas_rlm.surrogates.latency.features import CLASSES, class_of
+from nas_rlm.surrogates.latency.layer_calibration import MAX_NOVELTY
+from nas_rlm.surrogates.latency.layer_surrogate import CONSTANT, LayerSurrogate
 from nas_rlm.surrogates.registry import surrogate_by_objective, warn_of_novel_networks
 from nas_rlm.text.canonical import costed_texts
 from nas_rlm.text.parser import parse_network

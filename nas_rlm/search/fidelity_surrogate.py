@@ -21,9 +21,9 @@ from torch import Tensor
 from nas_rlm.data.tables import Row
 from nas_rlm.search.online_surrogate import REFIT_GROWTH, CachedPredictor, OnlineSurrogate
 from nas_rlm.surrogates.conditional import VIEWS, given_scores, given_transform
-from nas_rlm.surrogates.features import COSTS, GENOME, PATHS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.features import COSTS, GENOME, PATHS, TRANSFER, GraphFeatures
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, NormalScoreTransform, PredictiveDistribution
 
 GENOME_VIEWS = ((COSTS, GENOME, TRANSFER), (PATHS, GENOME, TRANSFER))

@@ -20,16 +20,16 @@ from nas_rlm.search.lookup import insert_measurements
 from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.settings import MEDIAN_LEVEL, QUANTILE_LEVELS
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
-from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
-from nas_rlm.surrogates.latency_features import LatencyFeatures
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, GraphFeatures
+from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graphs.transfer import SourceSurrogate
+from nas_rlm.surrogates.latency.features import LatencyFeatures
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.latency_fitting import is_few_label_latency, latency_features
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution
 from nas_rlm.surrogates.registry import FeatureSurrogate
 from nas_rlm.surrogates.source_selection import accuracy_sources, device_sources
-from nas_rlm.surrogates.transfer import SourceSurrogate
 from nas_rlm.text import from_architectures
 from search_spaces import SearchSpace
 

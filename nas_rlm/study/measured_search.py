@@ -22,7 +22,7 @@ from nas_rlm.study.optimization import Limits, TrialsFailed
 from nas_rlm.study.search_suggestion import SearchSuggester
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.study import Study
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from search_spaces.wording import counted

@@ -27,7 +27,7 @@ from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.records import Suggestions
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester, Suggester, checked_predictor
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.registry import graph_surrogates, without_novelty_warnings
 from search_spaces import SearchSpace
 

@@ -24,7 +24,7 @@ from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.records import Suggestion, Suggestions
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.process_pool import one_thread

@@ -22,8 +22,8 @@ from nas_rlm.model import decoding
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.features import other_batch
 from nas_rlm.surrogates.given_numbers import rows_by_given
+from nas_rlm.surrogates.graphs.features import other_batch
 from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.surrogates.registry import Surrogate, predictive_distributions
 from nas_rlm.utils.progress import progress_bar

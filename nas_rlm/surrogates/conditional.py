@@ -23,19 +23,19 @@ from torch import Tensor
 from nas_rlm.data.objective_kinds import kind_of
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import kendall
-from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import leave_one_out
-from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
-from nas_rlm.surrogates.latency_features import LatencyFeatures
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.graphs.features import COSTS, MAX_CHAIN_LENGTH, PATHS, TRANSFER, GraphFeatures
+from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graphs.transfer import SourceSurrogate
+from nas_rlm.surrogates.graphs.views import GRAPH_GROUPS
+from nas_rlm.surrogates.latency.features import LatencyFeatures
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import (
     MIN_LABELS,
     FittedTransform,
     NormalScoreTransform,
     PredictiveDistribution,
 )
-from nas_rlm.surrogates.transfer import SourceSurrogate
-from nas_rlm.surrogates.views import GRAPH_GROUPS
 
 # Given numbers are in the group TRANSFER, which each view has; the last view has nothing else.
 VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), (*range(COSTS, MAX_CHAIN_LENGTH), TRANSFER), (TRANSFER,))

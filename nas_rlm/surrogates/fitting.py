@@ -15,33 +15,33 @@ from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX, is_accuracy, 
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.surrogates.conditional import other_labels
-from nas_rlm.surrogates.configuration_surrogate import (
+from nas_rlm.surrogates.configurations.surrogate import (
     MIN_CONFIGURATIONS,
     ConfigurationSurrogate,
     are_configurations,
 )
-from nas_rlm.surrogates.features import (
+from nas_rlm.surrogates.graphs.features import (
     GENOME,
     GraphFeatures,
     batch_of_objectives,
     graph_features_of_space,
     sampled_raw_features,
 )
-from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graphs.network_sizes import NetworkSizes
+from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graphs.transfer import SourceSurrogate
+from nas_rlm.surrogates.graphs.views import ALL_GROUPS, FEW_LABELS_VIEWS, GENOME_VIEWS, GRAPH_GROUPS
 from nas_rlm.surrogates.latency_fitting import (
     fit_few_label_latency,
     fit_layer_surrogate,
     is_few_label_latency,
     many_label_latencies,
 )
-from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.predictive import MIN_LABELS
-from nas_rlm.surrogates.program_fitting import fit_program_surrogates
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
+from nas_rlm.surrogates.programs.fitting import fit_program_surrogates
+from nas_rlm.surrogates.programs.surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.surrogates.source_selection import accuracy_sources, space_sources
-from nas_rlm.surrogates.transfer import SourceSurrogate
-from nas_rlm.surrogates.views import ALL_GROUPS, FEW_LABELS_VIEWS, GENOME_VIEWS, GRAPH_GROUPS
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
 

@@ -14,25 +14,25 @@ from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.surrogates.conditional import other_labels
-from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, random_raw_features
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.latency_features import LatencyFeatures
-from nas_rlm.surrogates.latency_samples import (
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, random_raw_features
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.transfer import SourceSurrogate
+from nas_rlm.surrogates.latency.device_transfer import DeviceTransfer, FewLabelLatency
+from nas_rlm.surrogates.latency.features import LatencyFeatures
+from nas_rlm.surrogates.latency.layer_fitting import fit_layers_of_texts
+from nas_rlm.surrogates.latency.layer_network import LayerCounts
+from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.latency.samples import (
     RepeatedMeasurements,
     check_plausible,
     fit_without_outliers,
     warn_of_outliers,
     warn_of_short_samples,
 )
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
-from nas_rlm.surrogates.layer_network import LayerCounts
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.surrogates.source_selection import device_sources
-from nas_rlm.surrogates.transfer import SourceSurrogate
 from search_spaces.wording import counted
 
 MAX_LATENCY_LABELS = 500  # of a latency that an additive surrogate is fitted to

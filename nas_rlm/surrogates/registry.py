@@ -17,19 +17,19 @@ from nas_rlm.data import synthetic
 from nas_rlm.data.genome import Genome
 from nas_rlm.data.objective_kinds import depends_on_task, is_of_training
 from nas_rlm.surrogates.conditional import Conditional
-from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
-from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency, without_known_devices
-from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
-from nas_rlm.surrogates.field_surrogate import FieldSurrogate
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
-from nas_rlm.surrogates.layer_network import LayerCounts
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.configurations.surrogate import ConfigurationSurrogate
+from nas_rlm.surrogates.fields.surrogate import FieldSurrogate
+from nas_rlm.surrogates.graphs.features import GENOME, MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency.device_transfer import DeviceTransfer, FewLabelLatency, without_known_devices
+from nas_rlm.surrogates.latency.layer_calibration import MAX_NOVELTY
+from nas_rlm.surrogates.latency.layer_network import LayerCounts
+from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.legacy import upgrade
-from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
+from nas_rlm.surrogates.programs.ngrams import NgramSurrogate
+from nas_rlm.surrogates.programs.surrogate import ProgramSurrogate
 from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency
 
@@ -144,7 +144,8 @@ def predictive_distributions(
         given: the given numbers by name, float64 [N].
         genomes: genome features by text, of networks whose architecture is known.
         batch: number of inputs for which the features of objectives of training are, see
-            `nas_rlm.surrogates.features.batch_of_training`; by default as many as each network reads at once.
+            `nas_rlm.surrogates.graphs.features.batch_of_training`; by default as many as each network reads
+            at once.
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]

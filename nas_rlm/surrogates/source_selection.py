@@ -10,10 +10,10 @@ from torch import Tensor
 from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.features import batch_of_objectives, sampled_raw_features, source_predictions
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.features import batch_of_objectives, sampled_raw_features, source_predictions
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.transfer import SourceSurrogate, is_source
 from nas_rlm.surrogates.registry import surrogate_by_objective, transferable
-from nas_rlm.surrogates.transfer import SourceSurrogate, is_source
 
 MAX_SOURCES = 8  # source surrogates of a latency
 

@@ -20,16 +20,16 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX, is_accuracy, kind_of
-from nas_rlm.surrogates.features import (
+from nas_rlm.surrogates.graphs.features import (
     MIN_RELATIVE_STD,
     FeatureSource,
     is_varying,
     random_raw_features,
     source_predictions,
 )
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.transfer import is_source
 from nas_rlm.surrogates.predictive import NormalScoreTransform, PredictiveDistribution
-from nas_rlm.surrogates.transfer import is_source
 from nas_rlm.surrogates.zero_label_latency import OfOneObjective, ZeroLabelLatency, zero_label_latency
 from search_spaces import SearchSpace
 

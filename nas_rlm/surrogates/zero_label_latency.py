@@ -19,8 +19,8 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.graph.executed_layers import ALL, ANY, TERMS
-from nas_rlm.surrogates.features import MIN_RELATIVE_STD, random_raw_features
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.features import MIN_RELATIVE_STD, random_raw_features
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, LogTransform, PredictiveDistribution
 from search_spaces.wording import counted
 

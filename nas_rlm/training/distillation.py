@@ -13,8 +13,8 @@ from nas_rlm.data import synthetic
 from nas_rlm.data.disk_cache import cached_strings
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.features import GraphFeatures, random_networks
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, objectives_with_enough_labels
+from nas_rlm.surrogates.graphs.features import GraphFeatures, random_networks
 
 
 def pseudo_labels(

@@ -73,7 +73,7 @@ def fine_tune(
     Without a recipe, the number of epochs is chosen: a fifth of the architectures is held out, a first
     training uses the others, and its best epoch on the held-out rows is the number of epochs of a second
     training on all rows. The first training also calibrates the temperatures. Surrogates that are fitted to
-    the rows are combined with the network, see `nas_rlm.surrogates.graph_surrogate`.
+    the rows are combined with the network, see `nas_rlm.surrogates.graphs.surrogate`.
 
     Args:
         rlm: the model, which is not changed.

@@ -10,8 +10,8 @@ import numpy as np
 
 from nas_rlm.data.text_data import TextData
 from nas_rlm.metrics import coverage, kendall, spearman
-from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, normal_quantiles
+from nas_rlm.surrogates.programs.ngrams import NgramSurrogate
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.text_network import LEVELS
 

@@ -14,8 +14,8 @@ import numpy as np
 from nas_rlm.data.text_data import TextData
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate_space
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.field_surrogate import FieldSurrogate
-from nas_rlm.surrogates.field_target import interval_width
+from nas_rlm.surrogates.fields.surrogate import FieldSurrogate
+from nas_rlm.surrogates.fields.target import interval_width
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.text_network import LEVELS, score_loss

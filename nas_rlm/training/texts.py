@@ -21,7 +21,7 @@ from nas_rlm.data.text_data import TextData
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Network
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.field_surrogate import MIN_TEXTS, FieldSurrogate
+from nas_rlm.surrogates.fields.surrogate import MIN_TEXTS, FieldSurrogate
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.dataset import truncation_reported
 from nas_rlm.training.recipe import Recipe

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
-from nas_rlm.surrogates.device_transfer import FewLabelLatency
-from nas_rlm.surrogates.evidence import MIN_SPEARMAN
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
+from nas_rlm.surrogates.configurations.surrogate import ConfigurationSurrogate
+from nas_rlm.surrogates.graphs.evidence import MIN_SPEARMAN
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency.device_transfer import FewLabelLatency
+from nas_rlm.surrogates.programs.surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate
 
 

@@ -19,8 +19,8 @@ import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.data import Row, read
 from nas_rlm.metrics import coverage, kendall, spearman
-from nas_rlm.surrogates.features import raw_features_of_rows
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
+from nas_rlm.surrogates.graphs.features import raw_features_of_rows
 from search_spaces import SearchSpace
 
 SPACES = "nasbench201", "nasbench101", "nats_size", "ofa_mbv3"

@@ -22,10 +22,10 @@ from nas_rlm import from_torch
 from nas_rlm.benchmarks.networks import LatencyResult, NetworkLatencies
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
-from nas_rlm.surrogates.latency_features import LatencyFeatures
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.latency.features import LatencyFeatures
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
+from nas_rlm.surrogates.programs.ngrams import NgramSurrogate
 
 # Words of the names of single operators, by kind; the first kind that has one counts.
 KINDS = {

@@ -27,9 +27,9 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from nas_rlm import RLM
 from nas_rlm.data import Row, read
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.configuration_surrogate import ConfigurationSurrogate
-from nas_rlm.surrogates.configuration_text import numbers_of
-from nas_rlm.surrogates.program_fitting import fit_program_surrogates
+from nas_rlm.surrogates.configurations.surrogate import ConfigurationSurrogate
+from nas_rlm.surrogates.configurations.text import numbers_of
+from nas_rlm.surrogates.programs.fitting import fit_program_surrogates
 
 KERNELS = Path(__file__).parent / "triton_kernels"
 CONFIGURATIONS_PER_KERNEL = 32

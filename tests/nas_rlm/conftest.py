@@ -7,8 +7,8 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates import layer_network
-from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
+from nas_rlm.surrogates.latency import layer_network
+from nas_rlm.surrogates.latency.layer_fitting import fit_layers_of_texts
 from nas_rlm.text import from_architecture
 from nas_rlm.text.parser import parse_network
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from nas_rlm.surrogates.conditional import Conditional, conditional_surrogate
-from nas_rlm.surrogates.device_transfer import without_known_devices
 from nas_rlm.surrogates.ensemble.query import TextQuery
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency.device_transfer import without_known_devices
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, PredictiveDistribution
 from nas_rlm.surrogates.registry import (
     AnySurrogate,

@@ -29,7 +29,7 @@ from nas_rlm.surrogates.ensemble.samples import decoding_order, draw_samples
 from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
 from nas_rlm.surrogates.ensemble.zero_label_models import ZeroLabelModels
 from nas_rlm.surrogates.given_numbers import Given, check_given, check_range
-from nas_rlm.surrogates.network_sizes import warn_of_other_sizes
+from nas_rlm.surrogates.graphs.network_sizes import warn_of_other_sizes
 from nas_rlm.surrogates.registry import uses_genome, warn_of_novel_networks
 from nas_rlm.text import from_architectures
 from nas_rlm.utils.progress import progress_bar

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from nas_rlm.data.genome import Genome
-from nas_rlm.surrogates.features import other_batch
 from nas_rlm.surrogates.given_numbers import rows_by_given
+from nas_rlm.surrogates.graphs.features import other_batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class TextQuery:
     def training_batch(self) -> int | None:
         """Number of inputs that objectives of training were learnt with, if a network reads another one.
 
-        See `nas_rlm.surrogates.features.other_batch`.
+        See `nas_rlm.surrogates.graphs.features.other_batch`.
         """
         return other_batch(self.space, self.texts, self.objectives)
 

@@ -10,11 +10,11 @@ import numpy as np
 import search_spaces
 from nas_rlm.data.objective_kinds import is_of_training
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates.device_transfer import FewLabelLatency, without_known_devices
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-from nas_rlm.surrogates.network_sizes import NetworkSizes
+from nas_rlm.surrogates.graphs.network_sizes import NetworkSizes
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency.device_transfer import FewLabelLatency, without_known_devices
+from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
 from nas_rlm.surrogates.registry import (
     AnySurrogate,
     Surrogate,

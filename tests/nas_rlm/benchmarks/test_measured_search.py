@@ -14,8 +14,8 @@ from nas_rlm.data import Row, Table
 from nas_rlm.search import acquisition, candidate_pool
 from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.table_space import TableSpace
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")

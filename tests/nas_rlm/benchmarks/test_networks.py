@@ -23,9 +23,9 @@ from nas_rlm.cli import main
 from nas_rlm.data import Row, Table, write
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.graph.executed_layers import ALL, Layer, layers_of
-from nas_rlm.surrogates import layer_network
-from nas_rlm.surrogates.layer_fitting import fit_layer_counts
-from nas_rlm.surrogates.layer_network import LayerCounts
+from nas_rlm.surrogates.latency import layer_network
+from nas_rlm.surrogates.latency.layer_fitting import fit_layer_counts
+from nas_rlm.surrogates.latency.layer_network import LayerCounts
 from nas_rlm.text.parser import parse_network
 
 NAME = "latency/mine"

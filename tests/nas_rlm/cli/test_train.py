@@ -11,7 +11,8 @@ from nas_rlm.cli import main
 from nas_rlm.cli.finetune import _evidence
 from nas_rlm.data import Row, write
 from nas_rlm.graph.costs import compute_costs
-from nas_rlm.surrogates import latency_fitting, layer_fitting, layer_network
+from nas_rlm.surrogates import latency_fitting
+from nas_rlm.surrogates.latency import layer_fitting, layer_network
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.parser import parse_network
 from nas_rlm.training import finetune

@@ -11,7 +11,7 @@ from nas_rlm.data.device_names import DESCRIPTIONS
 from nas_rlm.devices.known import FAMILIES_LEFT_OUT, LEAVE_ONE_OUT
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.layer_calibration import FamilyEvidence
+from nas_rlm.surrogates.latency.layer_calibration import FamilyEvidence
 from tests.nas_rlm.conftest import LAYER_OBJECTIVES, NUM_NETWORKS
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.devices.sample_selection import select_samples, selection_features
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH
 from nas_rlm.text import from_architectures
 from tests.nas_rlm.devices.networks import SPACE, cells
 

@@ -6,7 +6,7 @@ from nas_rlm import RLM, compare_networks, from_onnx
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.reports.comparison import BLOCK_CLASSES, LEVELS, default_objectives
-from nas_rlm.surrogates.layer_surrogate import CONSTANT
+from nas_rlm.surrogates.latency.layer_surrogate import CONSTANT
 from nas_rlm.text.parser import parse_network
 from tests.nas_rlm.conftest import LAYER_OBJECTIVES
 from tests.nas_rlm.onnx_models import residual_network

@@ -13,8 +13,8 @@ from nas_rlm.search.pareto import hypervolume
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.run_directory import open_log
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from tests.nas_rlm.stubs import StubPredictor, device_latency
 
 SPACE = search_spaces.get("nasbench201")

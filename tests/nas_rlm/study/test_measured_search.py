@@ -23,8 +23,8 @@ from nas_rlm.study.measured_search import STUDY, measure_and_search
 from nas_rlm.study.search_suggestion import SEARCHES
 from nas_rlm.study.store import LOG
 from nas_rlm.study.view import StudyView
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from tests.nas_rlm.stubs import StubPredictor, device_latency
 
 SPACE = search_spaces.get("nasbench201")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 import search_spaces
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from tests.nas_rlm.stubs import counted_cells as rows
 
 SPACE = search_spaces.get("nasbench201")

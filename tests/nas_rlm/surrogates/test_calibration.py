@@ -17,8 +17,8 @@ from nas_rlm.surrogates.calibration import (
     fit_network_temperatures,
     fit_temperatures,
 )
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.text import from_architectures
 from tests.search_spaces.plain_space import PLAIN, DropoutSpace

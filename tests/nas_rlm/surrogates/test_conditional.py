@@ -10,9 +10,9 @@ from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.metrics import kendall
 from nas_rlm.surrogates import conditional, gaussian_process
 from nas_rlm.surrogates.conditional import ConditionalSurrogate, CorrectedSurrogate, conditional_surrogate
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_surrogates
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, graph_features_of_space
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from tests.nas_rlm.stubs import counted_cells
 

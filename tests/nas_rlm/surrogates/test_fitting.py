@@ -8,9 +8,9 @@ from nas_rlm.data import Row
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.synthetic import distinct_architectures
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
-from nas_rlm.surrogates.network_sizes import NetworkSizes
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
+from nas_rlm.surrogates.graphs.network_sizes import NetworkSizes
 from nas_rlm.text.declarations import with_input_batch
 from tests.nas_rlm.stubs import counted_cells as rows
 from tests.search_spaces.plain_space import PLAIN, DropoutSpace

@@ -8,13 +8,14 @@ from nas_rlm.data import Row
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates import latency_fitting, layer_fitting, layer_network
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates import latency_fitting
 from nas_rlm.surrogates.fitting import fit_graph_surrogates, fit_surrogates
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency import layer_fitting, layer_network
+from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.latency.surrogate import LatencySurrogate
+from nas_rlm.surrogates.programs.surrogate import ProgramSurrogate
 
 SPACE = search_spaces.get("nasbench201")
 

@@ -6,14 +6,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nas_rlm import RLM
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from nas_rlm.surrogates.legacy import upgrade
-from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.programs.ngrams import NgramSurrogate
 from nas_rlm.surrogates.registry import from_saved
 from tests.nas_rlm import checkpoint_files
 from tests.nas_rlm.stubs import counted_cells
-from tests.nas_rlm.surrogates.test_transfer import rows
+from tests.nas_rlm.surrogates.graphs.test_transfer import rows
 
 TENSORS = {"std": "deviation", "hyperparameters": "weights", "alpha": "solved", "offset": "middle"}
 GRAPH_KEYS = {"features": "counts", "sources": "advisers", "network_temperatures": "beside"}

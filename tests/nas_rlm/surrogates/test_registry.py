@@ -5,13 +5,13 @@ import pytest
 
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
-from nas_rlm.surrogates import layer_fitting, layer_network
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, graph_features_of_space
+from nas_rlm.surrogates.latency import layer_fitting, layer_network
+from nas_rlm.surrogates.latency.layer_fitting import fit_layers_of_texts
+from nas_rlm.surrogates.latency.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
-from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.programs.ngrams import NgramSurrogate
 from nas_rlm.surrogates.registry import (
     KINDS,
     from_saved,

@@ -8,7 +8,7 @@ from nas_rlm.data import Row
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.fitting import fit_graph_surrogates, fit_surrogates
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from tests.nas_rlm.stubs import counted_cells as rows
 
 SPACE = search_spaces.get("nasbench201")

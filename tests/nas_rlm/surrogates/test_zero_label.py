@@ -9,13 +9,13 @@ from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates.features import (
+from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import (
     MAX_CHAIN_LENGTH,
     GraphFeatures,
     graph_features_of_space,
     random_raw_features,
 )
-from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from nas_rlm.surrogates.zero_label import (
     ACCURACY_WEIGHTS,
     WIDTH_WEIGHTS,

@@ -8,7 +8,7 @@ from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.graph.executed_layers import ALL, ANY
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.features import random_raw_features
+from nas_rlm.surrogates.graphs.features import random_raw_features
 from nas_rlm.surrogates.zero_label import zero_label_surrogate
 from nas_rlm.surrogates.zero_label_latency import (
     LatencyCosts,
@@ -107,8 +107,8 @@ def test_spaces_that_are_not_registered_are_left_out():
 
 
 def test_a_fitted_surrogate_is_a_source(cells):
-    from nas_rlm.surrogates.features import graph_features_of_space
     from nas_rlm.surrogates.fitting import fit_graph_surrogate
+    from nas_rlm.surrogates.graphs.features import graph_features_of_space
 
     space, rng = search_spaces.get("fbnet"), np.random.default_rng(0)
     rows = [Row("fbnet", str(space.sample(rng)), {}) for _ in range(80)]

@@ -5,11 +5,11 @@ from nas_rlm import RLM
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from nas_rlm.training import trainer
 from nas_rlm.training.distillation import distil, pseudo_labels
-from tests.nas_rlm.surrogates.test_graph_surrogate import rows
+from tests.nas_rlm.surrogates.graphs.test_surrogate import rows
 from tests.nas_rlm.training_runs import RECIPE, prepare_run
 
 

@@ -14,7 +14,7 @@ from nas_rlm.metrics import spearman
 from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.reports.comparison import default_objectives
 from nas_rlm.surrogates import calibration
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.latency.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.text import from_architectures
 from nas_rlm.training import finetune

@@ -10,7 +10,7 @@ from nas_rlm.data import Row
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.features import random_networks
+from nas_rlm.surrogates.graphs.features import random_networks
 
 
 def test_counts_are_of_operators_that_reach_input_and_output():

@@ -8,8 +8,8 @@ from nas_rlm.cli import main
 from nas_rlm.cli.bench.app import with_objectives_of
 from nas_rlm.data import Row, Table, write
 from nas_rlm.data.row_texts import texts_of_rows
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from tests.nas_rlm.cli.commands import SPACE, refused
 
 

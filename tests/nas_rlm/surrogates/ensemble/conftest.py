@@ -7,8 +7,8 @@ import pytest
 
 from nas_rlm import RLM
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates import layer_fitting, layer_network
-from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
+from nas_rlm.surrogates.latency import layer_fitting, layer_network
+from nas_rlm.surrogates.latency.layer_fitting import fit_layers_of_texts
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import NoveltyWarning
 from tests.nas_rlm.surrogates.ensemble.layer_networks import NAME, latencies_of, networks

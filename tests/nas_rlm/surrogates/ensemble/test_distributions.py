@@ -6,8 +6,8 @@ from nas_rlm.surrogates.conditional import conditional_surrogate
 from nas_rlm.surrogates.ensemble import distributions
 from nas_rlm.surrogates.ensemble.distributions import ConditionalSurrogates, TextDistributions, with_novelties
 from nas_rlm.surrogates.ensemble.query import TextQuery
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from nas_rlm.surrogates.registry import predictive_distributions
 from tests.nas_rlm.stubs import counted_cells
 from tests.nas_rlm.surrogates.ensemble.layer_networks import LEVELS, NAME, networks

@@ -12,13 +12,13 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.benchmarks.evaluation import QUANTILE_LEVELS, predict_rows
 from nas_rlm.data import Row
+from nas_rlm.surrogates.graphs.views import FEW_LABELS_VIEWS, GENOME_VIEWS
 from nas_rlm.surrogates.registry import (
     NoveltyWarning,
     novelty_warnings_once,
     predictive_distributions,
     without_novelty_warnings,
 )
-from nas_rlm.surrogates.views import FEW_LABELS_VIEWS, GENOME_VIEWS
 from nas_rlm.text import from_architectures
 from tests.nas_rlm.surrogates.ensemble.layer_networks import LEVELS, NAME, networks
 from tests.search_spaces.plain_space import PlainSpace

@@ -6,8 +6,8 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.ensemble.zero_label_models import ZeroLabelModels
-from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from tests.nas_rlm.stubs import counted_cells
 
 
