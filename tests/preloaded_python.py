@@ -32,7 +32,7 @@ MODULES = (
     "nas_rlm.cli",
     "nas_rlm.rlm",
     "nas_rlm.search_run",
-    "nas_rlm.study.worker",
+    "nas_rlm.study.workers.worker",
     "nas_rlm.devices.worker",
     "nas_rlm.programs",
     "scipy.stats",  # for pictures

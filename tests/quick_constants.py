@@ -3,8 +3,8 @@
 QUICK_CONSTANTS = {
     "nas_rlm.plotting.density.GRID_SIZE": 48,
     "nas_rlm.plotting.style.DPI": 75,
-    "nas_rlm.search.acquisition.POOL_SIZE": 100,
-    "nas_rlm.search.candidate_pool.FIRST_POOL_SIZE": 100,
+    "nas_rlm.search.acquisition.selection.POOL_SIZE": 100,
+    "nas_rlm.search.acquisition.candidate_pool.FIRST_POOL_SIZE": 100,
     "nas_rlm.search_run.SAMPLES_PER_ARCHITECTURE": 64,
     "nas_rlm.surrogates.graphs.features.NUM_NETWORKS": 100,  # that features are standardised on
     "nas_rlm.surrogates.gaussian_process.ADAM_STEPS": 25,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from nas_rlm.search import candidate_pool
+from nas_rlm.search.acquisition import candidate_pool
 
 RECIPES = Path(__file__).parents[1] / "results" / "recipes"
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nas_rlm.search.acquisition import select_candidates
-from nas_rlm.search.active_search import current_result
-from nas_rlm.search.improvement_search import cost_distributions
+from nas_rlm.search.acquisition.active_search import current_result
+from nas_rlm.search.acquisition.improvement_search import cost_distributions
+from nas_rlm.search.acquisition.selection import select_candidates
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.pareto import is_non_dominated
 from nas_rlm.search.settings import SearchSettings

@@ -19,9 +19,9 @@ from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import Network
 from nas_rlm.devices.profiler import Measurement, Plan
 from nas_rlm.rlm import RLM
-from nas_rlm.search.acquisition import initial_design
-from nas_rlm.search.active_search import current_result
-from nas_rlm.search.algorithms import RandomSearch
+from nas_rlm.search.acquisition.active_search import current_result
+from nas_rlm.search.acquisition.selection import initial_design
+from nas_rlm.search.algorithms.random_search import RandomSearch
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.loop import search
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate

@@ -26,10 +26,13 @@ from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.rlm import RLM
-from nas_rlm.search.active_search import Select, propose
-from nas_rlm.search.algorithms import ALGORITHM_CLASSES
-from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.improvement_search import select_by_improvement, select_by_improvement_and_cost
+from nas_rlm.search.acquisition.active_search import Select, propose
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.improvement_search import (
+    select_by_improvement,
+    select_by_improvement_and_cost,
+)
+from nas_rlm.search.algorithms.registry import ALGORITHM_CLASSES
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate

@@ -16,8 +16,8 @@ from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.results import over_seeds
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.search.active_search import propose
-from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.active_search import propose
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
 from nas_rlm.search.lookup import LabelledPredictor, TablePredictor
 from nas_rlm.search.loop import Predictor, SamplingPredictor, search
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
@@ -77,7 +77,7 @@ class SearchPlan:
     Args:
         num_labels: number of labelled rows. Their values replace predictions in the search.
         is_chosen: for each set of objectives, choose the labelled rows in `SELECTION_ROUNDS` rounds with
-            `nas_rlm.search.active_search.propose`, instead of at random.
+            `nas_rlm.search.acquisition.active_search.propose`, instead of at random.
         objective_sets: sets of objectives, each with a published reference point.
         population: architectures per generation of searches by the model.
         generations: their number; searches that query true values have as many evaluations in all.

@@ -20,10 +20,10 @@ from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.data.objective_kinds import ACCURACY
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.rlm import RLM
-from nas_rlm.search.active_search import propose
-from nas_rlm.search.algorithms import ALGORITHM_CLASSES
-from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.fidelity_choice import choose_next
+from nas_rlm.search.acquisition.active_search import propose
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.fidelity_choice import choose_next
+from nas_rlm.search.algorithms.registry import ALGORITHM_CLASSES
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate, level_name
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.objectives import ObjectivePredictor

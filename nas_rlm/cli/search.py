@@ -251,7 +251,7 @@ def _train(
     from nas_rlm.study.evaluation import check_parameters, load_evaluation
     from nas_rlm.study.optimization import Limits, TrialsFailed
     from nas_rlm.study.study import Study
-    from nas_rlm.study.workers import check_workers
+    from nas_rlm.study.workers.processes import check_workers
 
     # An error in the function or the options leaves no run directory behind.
     budgets = [_budget(text) for text in training.budgets]

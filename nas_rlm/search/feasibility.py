@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.search.algorithms import RandomSearch
+from nas_rlm.search.algorithms.random_search import RandomSearch
 from nas_rlm.search.loop import Predictor, search
 from nas_rlm.search.settings import SearchSettings
 from search_spaces import SearchSpace

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nas_rlm.search.algorithms import ALGORITHM_CLASSES
+from nas_rlm.search.algorithms.registry import ALGORITHM_CLASSES
 from nas_rlm.search.result import FAILED, NO_STATUS, SearchResult
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.utils.process_pool import reused_workers

@@ -17,8 +17,8 @@ from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.devices.device import Device
 from nas_rlm.rlm import RLM
 from nas_rlm.search import run_directory
-from nas_rlm.search.active_search import propose
-from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.active_search import propose
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
 from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.feasibility import Feasibility, estimate_feasibility
 from nas_rlm.search.lookup import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from nas_rlm.data.omissions import to_number
 from nas_rlm.rlm import RLM
-from nas_rlm.search.candidate_pool import can_be_built
+from nas_rlm.search.acquisition.candidate_pool import can_be_built
 from nas_rlm.search.lookup import Labels, read_labels, select_labels
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.evaluation import MAX_ERROR_LENGTH, Outcome, error_text

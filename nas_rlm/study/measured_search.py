@@ -17,11 +17,11 @@ from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MEASUREMENTS
 from nas_rlm.search.runner import SearchInputs, SearchOutcome, open_search
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.study.device_workers import DeviceWorkers
 from nas_rlm.study.optimization import Limits, TrialsFailed
 from nas_rlm.study.search_suggestion import SearchSuggester
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.study import Study
+from nas_rlm.study.workers.device import DeviceWorkers
 from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates

@@ -15,9 +15,9 @@ import numpy as np
 
 from nas_rlm.data.tables import Row
 from nas_rlm.rlm import RLM
-from nas_rlm.search.acquisition import initial_design
-from nas_rlm.search.active_search import current_result
-from nas_rlm.search.improvement_search import select_by_improvement
+from nas_rlm.search.acquisition.active_search import current_result
+from nas_rlm.search.acquisition.improvement_search import select_by_improvement
+from nas_rlm.search.acquisition.selection import initial_design
 from nas_rlm.search.loop import EvaluationLog, search
 from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.result import SearchResult

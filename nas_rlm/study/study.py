@@ -21,7 +21,6 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.run_directory import MEASUREMENTS
 from nas_rlm.search.settings import Constraint, constraint_texts
 from nas_rlm.study.ask_tell import AskTellStudy
-from nas_rlm.study.device_workers import DeviceWorkers
 from nas_rlm.study.evaluation import (
     EvaluateFunction,
     Outcome,
@@ -35,7 +34,8 @@ from nas_rlm.study.settings import StudySettings, candidate_names, is_study, ope
 from nas_rlm.study.suggestion import PoolSuggester, Suggester
 from nas_rlm.study.trial import PAUSED, Trial
 from nas_rlm.study.values import given_values
-from nas_rlm.study.workers import Workers, make_workers
+from nas_rlm.study.workers.device import DeviceWorkers
+from nas_rlm.study.workers.processes import Workers, make_workers
 from nas_rlm.study.writing import StorageError
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, shown

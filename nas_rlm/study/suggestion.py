@@ -12,12 +12,15 @@ import numpy as np
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row
 from nas_rlm.rlm import RLM
-from nas_rlm.search.active_search import propose
-from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.active_search import propose
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.fidelity_choice import choose_next
+from nas_rlm.search.acquisition.improvement_search import (
+    select_by_improvement,
+    select_by_improvement_and_cost,
+)
 from nas_rlm.search.exact_constraints import ExactConstraints
-from nas_rlm.search.fidelity_choice import choose_next
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
-from nas_rlm.search.improvement_search import select_by_improvement, select_by_improvement_and_cost
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
@@ -62,8 +65,8 @@ class Suggester(ABC):
         """Return architectures to evaluate next; in a study with budgets one, which may be a paused one.
 
         Args:
-            rows: results in order, with the learned objectives, see `nas_rlm.study.results.result_rows`; one
-                without them is a failure.
+            rows: results in order, with the learned objectives, see
+                `nas_rlm.study.report.results.result_rows`; one without them is a failure.
             pending: architectures of running trials.
             count: number of architectures.
             candidates: the candidates of the earlier suggestions of the study, in order.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nas_rlm.data.tables import Row
 from nas_rlm.plotting.style import check_picture_path, save_figure
-from nas_rlm.search.candidate_pool import can_be_built
-from nas_rlm.study.files import StudyFiles
-from nas_rlm.study.results import draw_trials, front_of, result_rows, trial_records
+from nas_rlm.search.acquisition.candidate_pool import can_be_built
+from nas_rlm.study.report.files import StudyFiles
+from nas_rlm.study.report.results import draw_trials, front_of, result_rows, trial_records
 from nas_rlm.study.settings import FILE, StudySettings, check_equal, read_settings, write_settings
 from nas_rlm.study.store import LOCK, TrialStore
 from nas_rlm.study.trial import FAILED, RUNNING, Trial
@@ -127,9 +127,10 @@ class StudyView:
 
     @property
     def rows(self) -> list[Row]:
-        """The results so far as rows of the learned objectives, see `nas_rlm.study.results.result_rows`.
+        """The results so far as rows of the learned objectives.
 
-        Networks that a user's own space cannot build are left out.
+        See `nas_rlm.study.report.results.result_rows`. Networks that a user's own space cannot build are left
+        out.
         """
         self._store.refresh()
         rows = result_rows(self.settings, self._store.results)

@@ -11,7 +11,7 @@ from nas_rlm.benchmarks.measured_search import (
     measured_search_benchmark,
 )
 from nas_rlm.data import Row, Table
-from nas_rlm.search import acquisition, candidate_pool
+from nas_rlm.search.acquisition import candidate_pool, selection
 from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.table_space import TableSpace
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
@@ -60,7 +60,7 @@ def table(model):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(acquisition, "POOL_SIZE", 60)
+    monkeypatch.setattr(selection, "POOL_SIZE", 60)
     monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 60)
 
 

@@ -15,9 +15,9 @@ from nas_rlm.benchmarks.proposals import (
 )
 from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.data import Table
-from nas_rlm.search import active_search, candidate_pool
+from nas_rlm.search.acquisition import active_search, candidate_pool
 from nas_rlm.utils.extras import is_installed
-from tests.nas_rlm.search.test_propose import NAMES, PREDICTOR, rows
+from tests.nas_rlm.search.acquisition.test_active_search import NAMES, PREDICTOR, rows
 
 OBJECTIVES = ("accuracy", "latency/mine")
 

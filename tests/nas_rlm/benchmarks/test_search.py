@@ -14,7 +14,7 @@ from nas_rlm.benchmarks.search import (
     search_benchmark,
 )
 from nas_rlm.data import Row, Table
-from nas_rlm.search import acquisition, candidate_pool
+from nas_rlm.search.acquisition import candidate_pool, selection
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.result import SearchResult
@@ -104,7 +104,7 @@ def test_labels_are_random_rows_with_only_the_objectives(table):
 
 
 def test_chosen_labels_improve_the_front_and_replace_predictions(table, monkeypatch):
-    monkeypatch.setattr(acquisition, "POOL_SIZE", 60)
+    monkeypatch.setattr(selection, "POOL_SIZE", 60)
     monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 60)
     calls = []
 

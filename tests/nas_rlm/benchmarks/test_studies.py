@@ -15,7 +15,7 @@ from nas_rlm.benchmarks.studies import (
     study_benchmark,
 )
 from nas_rlm.data import Row, Table
-from nas_rlm.search import acquisition, candidate_pool
+from nas_rlm.search.acquisition import candidate_pool, selection
 from nas_rlm.utils.extras import is_installed
 from tests.nas_rlm.benchmarks.test_proposals import Rlm
 from tests.nas_rlm.search.test_fidelity_surrogate import NAMES, value
@@ -26,7 +26,7 @@ from tests.nas_rlm.stubs import CELLS
 def benchmark(monkeypatch):
     """A table with accuracies after 12 and 200 epochs."""
     monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 40)
-    monkeypatch.setattr(acquisition, "POOL_SIZE", 40)
+    monkeypatch.setattr(selection, "POOL_SIZE", 40)
     rows = [
         Row("nasbench201", name, {"accuracy/cifar10_12ep": value(name, 4), "accuracy": value(name, 16)})
         for name in NAMES

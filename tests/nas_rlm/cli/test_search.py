@@ -8,7 +8,7 @@ import pytest
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
 from nas_rlm.devices.profiler import Measurement
-from nas_rlm.search import candidate_pool
+from nas_rlm.search.acquisition import candidate_pool
 from nas_rlm.search.run_directory import read_result
 from tests.nas_rlm.cli.commands import SEARCH, SPACE, UNSAMPLED_SEARCH, refused, rows
 
@@ -137,7 +137,7 @@ def measuring(monkeypatch):
 
     monkeypatch.setattr("nas_rlm.search.ray_cluster.measure", measure)
     monkeypatch.setattr("nas_rlm.search.ray_cluster.check_device", lambda device, python: None)
-    monkeypatch.setattr("nas_rlm.search.acquisition.POOL_SIZE", 30)
+    monkeypatch.setattr("nas_rlm.search.acquisition.selection.POOL_SIZE", 30)
     return requests
 
 

@@ -109,7 +109,7 @@ def test_a_constraint_that_no_trial_meets_is_named(command, tmp_path, capsys):
 
 
 def test_an_exact_constraint_that_no_network_meets_is_refused(command, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("nas_rlm.search.candidate_pool.MAX_CHECKED", 30)
+    monkeypatch.setattr("nas_rlm.search.acquisition.candidate_pool.MAX_CHECKED", 30)
     message = refused(capsys, *command, "--trials", "1", "--constraint", "flops<=1")
     assert "of nasbench201 that were examined meets flops<=1: the smallest flops is " in message
     assert not (tmp_path / "run").exists()

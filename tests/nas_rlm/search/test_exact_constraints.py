@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.search import candidate_pool
-from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition import candidate_pool
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
 from nas_rlm.search.exact_constraints import ExactConstraints, exact_values
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
@@ -64,7 +64,7 @@ def test_a_pool_has_architectures_that_meet_constraints_alone(texts):
 
 
 def test_the_first_of_given_architectures_that_meet_constraints_are_added(monkeypatch):
-    monkeypatch.setattr("nas_rlm.search.candidate_pool.FIRST_POOL_SIZE", 1)
+    monkeypatch.setattr("nas_rlm.search.acquisition.candidate_pool.FIRST_POOL_SIZE", 1)
     allowed = constraints(f"flops<={sorted(FLOPS.values())[len(FLOPS) // 2]}")
     pool = CandidatePool(TableSpace(SPACE, NAMES), constraints=allowed)
     first = list(pool.names)

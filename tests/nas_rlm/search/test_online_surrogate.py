@@ -6,7 +6,7 @@ from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.search import online_surrogate
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
-from tests.nas_rlm.search.test_propose import MINE, NAMES, SPACE, rows, surrogate_of
+from tests.nas_rlm.search.acquisition.test_active_search import MINE, NAMES, SPACE, rows, surrogate_of
 from tests.search_spaces.plain_space import PlainSpace
 
 LABEL = "accuracy/mine"

@@ -11,6 +11,38 @@ from nas_rlm.study.records import Suggestion, Suggestions
 from nas_rlm.study.suggestion import PoolSuggester
 from tests.nas_rlm.stubs import CELLS
 
+MINE = """
+import os, signal, sys, time, torch
+
+def train(trial):
+    print("training", trial.architecture)
+    print("threads", os.environ["OMP_NUM_THREADS"], file=sys.stderr)
+    trial.report(0, 40.0)
+    trial.report(1, {"accuracy": 50.0 + trial.number})
+    (trial.directory / "checkpoint").write_text("here")
+    if trial.number == 1:
+        raise RuntimeError("CUDA out of memory")
+    if trial.number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return None, {"weight": torch.full((2,), float(trial.number))}
+
+def slow(trial):
+    time.sleep(300)
+
+def chatty(trial):
+    print("x" * 100_000, end="")
+    print("the end" if sys.stdin.read() == "" else "input", flush=True)
+    os._exit(3)
+
+def once(trial):
+    marker = trial.directory / "tried"
+    if not marker.exists():
+        marker.touch()
+        sys.exit("no luck")
+    return 70.0
+"""
+
+
 PAIR = ("accuracy", "flops")
 
 
@@ -76,3 +108,10 @@ def summary(study):
         (t.number, t.architecture, t.seed, t.state, t.values, t.steps, t.error, t.budget_values)
         for t in study.trials
     ]
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path

@@ -11,18 +11,18 @@ from nas_rlm import Study
 from nas_rlm.data import Row
 from nas_rlm.data.tables import read
 from nas_rlm.devices.profiler import Failure, Measurement
-from nas_rlm.search import acquisition
+from nas_rlm.search.acquisition import selection
 from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.result import FAILED, MEASURED
 from nas_rlm.search.run_directory import MEASUREMENTS, MemoryLog, open_log, read_result
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
 from nas_rlm.search_run import joint_samples, write_results
-from nas_rlm.study.device_workers import DeviceWorkers
 from nas_rlm.study.measured_search import STUDY, measure_and_search
 from nas_rlm.study.search_suggestion import SEARCHES
 from nas_rlm.study.store import LOG
 from nas_rlm.study.view import StudyView
+from nas_rlm.study.workers.device import DeviceWorkers
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from nas_rlm.surrogates.graphs.features import graph_features_of_space
 from tests.nas_rlm.stubs import StubPredictor, device_latency
@@ -72,7 +72,7 @@ class Box:
 @pytest.fixture(scope="module", autouse=True)
 def small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(acquisition, "POOL_SIZE", 40)
+        patch.setattr(selection, "POOL_SIZE", 40)
         yield
 
 

@@ -2,11 +2,8 @@ import math
 import os
 import random
 import re
-import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,52 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from nas_rlm import Study
-from nas_rlm.study.evaluation import load_evaluation, location_of
-from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING, WEIGHTS
+from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING
 from nas_rlm.study.values import WrongValuesError
-from nas_rlm.study.workers import worker_environments
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy
 from tests.nas_rlm.study.test_study import summary
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
-MINE = """
-import os, signal, sys, time, torch
-
-def train(trial):
-    print("training", trial.architecture)
-    print("threads", os.environ["OMP_NUM_THREADS"], file=sys.stderr)
-    trial.report(0, 40.0)
-    trial.report(1, {"accuracy": 50.0 + trial.number})
-    (trial.directory / "checkpoint").write_text("here")
-    if trial.number == 1:
-        raise RuntimeError("CUDA out of memory")
-    if trial.number == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return None, {"weight": torch.full((2,), float(trial.number))}
-
-def slow(trial):
-    time.sleep(300)
-
-def chatty(trial):
-    print("x" * 100_000, end="")
-    print("the end" if sys.stdin.read() == "" else "input", flush=True)
-    os._exit(3)
-
-def once(trial):
-    marker = trial.directory / "tried"
-    if not marker.exists():
-        marker.touch()
-        sys.exit("no luck")
-    return 70.0
-"""
-
-
-@pytest.fixture
-def mine(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(MINE)
-    return path
 
 
 def test_trials_are_evaluated_until_there_are_enough(open_study):
@@ -308,103 +266,6 @@ def test_an_interrupted_study_continues_with_the_same_trial(open_study):
     assert [t.attempts for t in again.trials] == [1, 1, 2, 1]
 
 
-def test_workers_evaluate_in_processes(open_study, mine):
-    study = open_study()
-    study.optimize(f"{mine}:train", trials=4, workers=2)
-    trials = study.trials
-    assert [t.state for t in trials] == [COMPLETE, FAILED, FAILED, COMPLETE]
-    assert trials[3].values["accuracy"] == 53 and trials[3].steps[0] == {"accuracy": 40}
-    weights = load_file(trials[3].weights_file)
-    assert torch.equal(weights["weight"], torch.full((2,), 3.0))
-    assert trials[1].weights_file is None and not (trials[1].directory / WEIGHTS).exists()
-    assert trials[1].error == "RuntimeError: CUDA out of memory"
-    assert "mine.py" in (trials[1].directory / ERROR).read_text()
-    assert "ended with SIGKILL" in trials[2].error
-    output = (trials[0].directory / OUTPUT).read_text()
-    assert f"training {trials[0].architecture}" in output and "threads 1" in output
-    assert (trials[0].directory / "checkpoint").read_text() == "here"
-    assert trials[0].evaluation == f"{mine}:train"
-
-
-def test_an_evaluation_that_takes_too_long_is_ended(open_study, mine):
-    study = open_study()
-    study.optimize(f"{mine}:slow", trials=2, workers=2, time_limit=1)
-    assert [t.error for t in study.trials] == ["TimeoutError: the evaluation took longer than 1 s"] * 2
-    assert "longer than 1 s" in (study.trials[1].directory / ERROR).read_text()
-    assert study.trials[0].cost >= 1
-
-
-def test_loading_the_function_does_not_count_as_evaluation(open_study, tmp_path):
-    path = tmp_path / "loading.py"
-    path.write_text("import time\ntime.sleep(2)\ndef train(trial):\n    return 50.0\n")
-    study = open_study()
-    study.optimize(f"{path}:train", trials=1, workers=1, time_limit=1)
-    assert study.trials[0].state == COMPLETE
-
-
-def test_a_function_that_takes_too_long_to_load_is_ended(open_study, tmp_path, monkeypatch):
-    monkeypatch.setattr("nas_rlm.study.workers.MAX_START_SECONDS", 0)
-    path = tmp_path / "loading.py"
-    path.write_text("import time\ntime.sleep(60)\ndef train(trial):\n    return 50.0\n")
-    study = open_study()
-    study.optimize(f"{path}:train", trials=1, workers=1, time_limit=1)
-    assert study.trials[0].error == "TimeoutError: the evaluation took longer than 1 s"
-
-
-def test_the_error_of_a_process_that_ended_has_the_end_of_what_it_printed(open_study, mine):
-    study = open_study()
-    study.optimize(f"{mine}:chatty", trials=1, workers=1, time_limit=60)
-    error = study.trials[0].error
-    assert error.startswith("the worker process ended with exit code 3: xxx") and error.endswith("xthe end")
-    assert len(error) < 600
-    assert (study.trials[0].directory / OUTPUT).stat().st_size > 100_000
-
-
-def test_a_worker_retries_after_exit(open_study, mine):
-    study = open_study()
-    study.optimize(f"{mine}:once", trials=1, workers=1, retries=1)
-    assert (study.trials[0].state, study.trials[0].attempts) == (COMPLETE, 2)
-
-
-def test_workers_end_with_the_process_that_started_them(open_study, mine, tmp_path):
-    """After SIGKILL of that process nothing runs on, and the trial is evaluated again."""
-    study = open_study()
-    mine.write_text(
-        "import os, time\ndef train(trial):\n    (trial.directory / 'pid').write_text(str(os.getpid()))\n"
-        "    time.sleep(300)\n"
-    )
-    code = (
-        "from nas_rlm import Study\nfrom nas_rlm.study.suggestion import PoolSuggester\n"
-        f"study = Study.load({str(study.directory)!r})\n"
-        f"PoolSuggester.suggest = lambda *_: None\n"
-        f"study.optimize({f'{mine}:train'!r}, trials=1, workers=1)\n"
-    )
-    with study._store.owner() as owner:  # this process asks, and leaves the trial behind
-        study._store.claim(study._suggest, 1, owner)
-    parent = subprocess.Popen([sys.executable, "-c", code])
-    pid_file = study.trials[0].directory / "pid"
-    deadline = time.monotonic() + 120
-    while not (pid_file.exists() and pid_file.read_text()):
-        assert time.monotonic() < deadline and parent.poll() is None
-        time.sleep(0.05)
-    os.kill(parent.pid, signal.SIGKILL)
-    parent.wait()
-    pid = int(pid_file.read_text())
-    status = Path(f"/proc/{pid}/status")
-    while status.exists() and "State:\tZ" not in status.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    study.optimize(accuracy, trials=1)
-    assert study.trials[0].state == COMPLETE and study.trials[0].attempts == 3
-
-
-def test_functions_are_found_by_workers_where_they_can_be_imported(mine):
-    assert location_of(accuracy) == "tests.nas_rlm.study.conftest:accuracy"
-    train = load_evaluation(f"{mine}:train")
-    assert location_of(train) == f"{mine}:train"
-    assert location_of(lambda trial: 1) == ""
-
-
 def test_arguments_that_make_no_sense_are_refused(open_study, mine):
     study = open_study()
     for options, reason in [
@@ -428,16 +289,6 @@ def test_arguments_that_make_no_sense_are_refused(open_study, mine):
     ):
         study.optimize(lambda a, b: 1.0, trials=1)
     assert not study.trials
-
-
-def test_workers_share_processors_and_gpus(monkeypatch):
-    monkeypatch.setattr("nas_rlm.study.workers.num_processors", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
-    environments = worker_environments(3)
-    assert [e["OMP_NUM_THREADS"] for e in environments] == ["2"] * 3
-    assert [e["NAS_RLM_CORES"] for e in environments] == ["0,1", "2,3", "4,5"]
-    assert [e["CUDA_VISIBLE_DEVICES"] for e in environments] == ["2", "5", "2"]
 
 
 def test_the_function_of_a_trial_is_recorded(open_study, mine, monkeypatch):

@@ -3,7 +3,7 @@ import pytest
 
 from nas_rlm import Study
 from nas_rlm.data import Row
-from nas_rlm.search import candidate_pool
+from nas_rlm.search.acquisition import candidate_pool
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.study.trial import COMPLETE

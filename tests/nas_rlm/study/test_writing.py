@@ -70,11 +70,11 @@ def test_a_full_disk_ends_the_study_and_the_trial_is_evaluated_again(open_study,
         "weights": (safetensors.torch, "save_file", ""),
         "log": (store, "append_records", ""),
         "error.txt": (sys.modules["nas_rlm.study.evaluation"], "write_text", file),
-        "report.html": (sys.modules["nas_rlm.study.files"], "write_text", file),
+        "report.html": (sys.modules["nas_rlm.study.report.files"], "write_text", file),
     }
     module, function, name = patches[file]
     monkeypatch.setattr(module, function, unless_full(getattr(module, function), name))
-    monkeypatch.setattr("nas_rlm.study.files.RELOAD_SECONDS", -1)
+    monkeypatch.setattr("nas_rlm.study.report.files.RELOAD_SECONDS", -1)
     path = {
         "weights": f"trials/00002/{WEIGHTS}",
         "log": "trials.jsonl",

@@ -10,7 +10,7 @@ from tests.nas_rlm.cli.commands import SPACE, refused
 
 @pytest.mark.long
 def test_bench_measure_continues_and_draws(tmp_path, tiny_checkpoint, capsys, monkeypatch):
-    monkeypatch.setattr("nas_rlm.search.acquisition.POOL_SIZE", 30)
+    monkeypatch.setattr("nas_rlm.search.acquisition.selection.POOL_SIZE", 30)
     rng = np.random.default_rng(0)
     cells = {str(c): c for c in (SPACE.sample(rng) for _ in range(200))}
     rows = [

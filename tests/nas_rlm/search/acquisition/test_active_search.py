@@ -1,22 +1,22 @@
-"""Proposals of `nas_rlm.search.active_search.propose`, on cells whose values are made up."""
+"""Proposals of `nas_rlm.search.acquisition.active_search.propose`, on cells whose values are made up."""
 
 import numpy as np
 import pytest
 
 import search_spaces
 from nas_rlm.data import Row
-from nas_rlm.search import active_search, candidate_pool
-from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.exact_constraints import ExactConstraints
-from nas_rlm.search.improvement_search import (
+from nas_rlm.search.acquisition import active_search, candidate_pool
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.improvement_search import (
     CostDistributions,
     cost_distributions,
     select_by_improvement_and_cost,
 )
+from nas_rlm.search.acquisition.training_costs import relative_training_costs
+from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
-from nas_rlm.search.training_costs import relative_training_costs
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")

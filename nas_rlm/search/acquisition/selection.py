@@ -9,8 +9,8 @@ import moocore
 import numpy as np
 
 from nas_rlm.devices.sample_selection import select_samples, selection_features
-from nas_rlm.search.algorithms import RandomSearch
-from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.algorithms.random_search import RandomSearch
 from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult

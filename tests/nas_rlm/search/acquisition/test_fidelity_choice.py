@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from nas_rlm.data import Row
-from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.fidelity_choice import choose_next
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.fidelity_choice import choose_next
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
 from tests.nas_rlm.search.test_fidelity_surrogate import NAMES, row, surrogate_of, value

@@ -5,9 +5,9 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import Row
-from nas_rlm.search import acquisition, candidate_pool
-from nas_rlm.search.acquisition import initial_design, select_candidates
-from nas_rlm.search.active_search import current_result, propose
+from nas_rlm.search.acquisition import candidate_pool, selection
+from nas_rlm.search.acquisition.active_search import current_result, propose
+from nas_rlm.search.acquisition.selection import initial_design, select_candidates
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import hypervolume
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
@@ -45,7 +45,7 @@ def measure(names):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 40)
-    monkeypatch.setattr(acquisition, "POOL_SIZE", 40)
+    monkeypatch.setattr(selection, "POOL_SIZE", 40)
 
 
 def make_surrogate(model=None):

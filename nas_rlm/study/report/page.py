@@ -10,7 +10,7 @@ from typing import Any
 from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.search.report import graph_view, render_report
 from nas_rlm.study.records import TrialResult
-from nas_rlm.study.results import front_of, search_result
+from nas_rlm.study.report.results import front_of, search_result
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING, WEIGHTS, Trial
 from nas_rlm.text import from_architecture

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from nas_rlm.search.active_search import propose
-from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.active_search import propose
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.improvement_search import cost_distributions, reference_point
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
-from nas_rlm.search.improvement_search import cost_distributions, reference_point
 from nas_rlm.search.settings import SearchSettings
 
 

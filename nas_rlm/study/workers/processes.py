@@ -24,10 +24,10 @@ from nas_rlm.study.evaluation import (
     location_of,
     run_evaluation,
 )
-from nas_rlm.study.ray_workers import RayWorkers
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import ERROR, OUTPUT, Trial
-from nas_rlm.study.worker import STARTED, read_message
+from nas_rlm.study.workers.ray_cluster import RayWorkers
+from nas_rlm.study.workers.worker import STARTED, read_message
 from nas_rlm.study.writing import writing
 from nas_rlm.utils.validation import is_whole_number
 
@@ -109,7 +109,7 @@ class _Running:
         process: the process, the leader of a process group.
         slot: its number among the workers, which decides its GPU and cores.
         start: when it was started, in monotonic seconds.
-        message: what was read so far of its message, see `nas_rlm.study.worker`.
+        message: what was read so far of its message, see `nas_rlm.study.workers.worker`.
         evaluation_start: when its function was loaded, in monotonic seconds; None if it is not yet.
     """
 
@@ -187,7 +187,7 @@ class ProcessWorkers:
             (trial.directory / ERROR).unlink(missing_ok=True)
             (trial.directory / OUTPUT).touch()
         slot = min(set(range(self.count)) - {running.slot for running in self._running})
-        command = [sys.executable, "-u", "-m", "nas_rlm.study.worker"]
+        command = [sys.executable, "-u", "-m", "nas_rlm.study.workers.worker"]
         command += [str(self.directory.resolve()), str(trial.number), self.location]
         with open(trial.directory / OUTPUT, "ab") as output:
             process = self._popen(command, self._environments[slot], output)

@@ -3,7 +3,7 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import synthetic
-from nas_rlm.search.training_costs import CONSTANT_SHARE, relative_training_costs
+from nas_rlm.search.acquisition.training_costs import CONSTANT_SHARE, relative_training_costs
 from nas_rlm.text import from_architectures
 
 

@@ -1,6 +1,6 @@
 """Worker process that evaluates one trial of a study.
 
-    python -m nas_rlm.study.worker DIRECTORY NUMBER FUNCTION
+    python -m nas_rlm.study.workers.worker DIRECTORY NUMBER FUNCTION
 
 It writes a line when the function is loaded, and one with what became of the trial, to its standard output, a
 pipe, which needs no space on a disk.

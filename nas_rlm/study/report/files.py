@@ -12,9 +12,9 @@ from typing import Any
 
 from nas_rlm.files import write_text
 from nas_rlm.plotting.style import save_figure
-from nas_rlm.study.front_files import command_line, write_front
-from nas_rlm.study.page import RELOAD_SECONDS, StudyPage
-from nas_rlm.study.results import draw_trials, front_of, trial_records
+from nas_rlm.study.report.front_files import command_line, write_front
+from nas_rlm.study.report.page import RELOAD_SECONDS, StudyPage
+from nas_rlm.study.report.results import draw_trials, front_of, trial_records
 from nas_rlm.study.settings import PAGE, StudySettings
 from nas_rlm.study.store import TrialStore
 from nas_rlm.study.writing import locked, writing

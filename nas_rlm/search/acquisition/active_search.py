@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.improvement_search import cost_distributions, first_design, select_by_improvement
+from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.acquisition.improvement_search import (
+    cost_distributions,
+    first_design,
+    select_by_improvement,
+)
+from nas_rlm.search.acquisition.screening import screen
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult
-from nas_rlm.search.screening import screen
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.search.screening import screen
+from nas_rlm.search.acquisition.screening import screen
 from nas_rlm.search.table_space import TableSpace
 
 SPACE = search_spaces.get("nats_size")

@@ -5,7 +5,6 @@ import pytest
 
 import search_spaces
 from nas_rlm.search import pareto
-from nas_rlm.search.algorithms import RegularisedEvolution, best_indices
 from nas_rlm.search.loop import search
 from nas_rlm.search.settings import ALGORITHMS, SearchSettings
 from nas_rlm.search.table_space import TableSpace
@@ -140,20 +139,6 @@ def test_a_search_ends_when_the_space_is_exhausted(algorithm):
     result = search(Pairs(), PairPredictor(), settings)
     assert sorted(result.architectures) == ["00", "01", "02", "10", "11", "12"]
     assert [result.architectures[i] for i in result.front] == ["10"]
-
-
-def test_evolution_removes_the_oldest():
-    algorithm = RegularisedEvolution(SPACE, SearchSettings("nasbench201", PAIR, population=5))
-    for _ in range(3):
-        generation = algorithm.ask()
-        algorithm.tell(np.zeros((5, 2)), np.zeros((5, 0)))
-    assert [a for a, *_ in algorithm.alive] == generation
-
-
-def test_the_best_are_feasible_and_non_dominated():
-    costs = np.array([[0, 0], [1, 3], [2, 2], [3, 3], [2, 2]], dtype=float)
-    assert best_indices(costs, np.array([0.1, 0, 0, 0, 0])).tolist() == [1, 2]
-    assert best_indices(costs, np.array([0.3, 0.2, 0.1, 0.4, 0.5])).tolist() == [2]
 
 
 @pytest.mark.parametrize("algorithm", ["nsga2", "nsga3", "sms-emoa"])

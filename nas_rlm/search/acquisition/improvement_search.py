@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nas_rlm.search.expected_improvement import expected_improvement
+from nas_rlm.search.acquisition.expected_improvement import expected_improvement
+from nas_rlm.search.acquisition.training_costs import relative_training_costs
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import FAILED
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.search.training_costs import relative_training_costs
 from nas_rlm.surrogates.predictive import normal_quantiles, normal_scores
 
 NUM_QUANTILES = 32  # equally probable values that stand for a predictive distribution

@@ -2,8 +2,13 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.search import candidate_pool
-from nas_rlm.search.candidate_pool import CHILDREN_PER_ARCHITECTURE, MIN_CHILDREN, NUM_RANDOM, CandidatePool
+from nas_rlm.search.acquisition import candidate_pool
+from nas_rlm.search.acquisition.candidate_pool import (
+    CHILDREN_PER_ARCHITECTURE,
+    MIN_CHILDREN,
+    NUM_RANDOM,
+    CandidatePool,
+)
 from nas_rlm.search.table_space import TableSpace
 
 SPACE = search_spaces.get("nasbench201")

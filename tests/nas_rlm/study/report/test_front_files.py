@@ -9,8 +9,8 @@ from onnx import numpy_helper
 from safetensors.torch import load_file
 
 from nas_rlm.graph.torch_module import to_torch
-from nas_rlm.study import front_files
-from nas_rlm.study.front_files import command_line, with_weights
+from nas_rlm.study.report import front_files
+from nas_rlm.study.report.front_files import command_line, with_weights
 from search_spaces import blocks
 from search_spaces.graph import Constant, Graph
 from tests.nas_rlm.study.conftest import accuracy

@@ -2,7 +2,7 @@ import moocore
 import numpy as np
 import pytest
 
-from nas_rlm.search.expected_improvement import expected_improvement
+from nas_rlm.search.acquisition.expected_improvement import expected_improvement
 
 
 @pytest.mark.parametrize("num_objectives", [2, 3, 4])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nas_rlm.search.pareto import hypervolume
-from nas_rlm.study.page import StudyPage
+from nas_rlm.study.report.page import StudyPage
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy
 
@@ -104,7 +104,7 @@ def test_the_page_shows_the_first_trial_while_it_runs(open_study):
 
 @pytest.mark.filterwarnings("ignore:.* gave more than accuracy")
 def test_the_page_shows_curves_while_a_trial_runs(open_study, monkeypatch):
-    monkeypatch.setattr("nas_rlm.study.files.RELOAD_SECONDS", -1)
+    monkeypatch.setattr("nas_rlm.study.report.files.RELOAD_SECONDS", -1)
     study, shown = open_study(), []
 
     def training(trial):
@@ -139,8 +139,8 @@ def train(trial):
 @pytest.mark.usefixtures("quick_processes")
 def test_the_page_shows_curves_while_a_worker_runs(open_study, tmp_path, monkeypatch):
     """The training ends once the page has what it reported."""
-    monkeypatch.setattr("nas_rlm.study.files.RELOAD_SECONDS", 0.2)
-    monkeypatch.setattr("nas_rlm.study.workers.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("nas_rlm.study.report.files.RELOAD_SECONDS", 0.2)
+    monkeypatch.setattr("nas_rlm.study.workers.processes.WAIT_SECONDS", 0.2)
     (tmp_path / "mine.py").write_text(WAITING)
     study = open_study()
     study.optimize(f"{tmp_path / 'mine.py'}:train", trials=1, workers=1, time_limit=60)
@@ -148,7 +148,7 @@ def test_the_page_shows_curves_while_a_worker_runs(open_study, tmp_path, monkeyp
 
 
 def test_the_page_is_not_written_again_where_nothing_changed(study, monkeypatch):
-    monkeypatch.setattr("nas_rlm.study.files.RELOAD_SECONDS", -1)
+    monkeypatch.setattr("nas_rlm.study.report.files.RELOAD_SECONDS", -1)
     path = study.report()
     path.unlink()
     study._files.write_page_if_due(study._store)

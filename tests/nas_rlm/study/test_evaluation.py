@@ -1,0 +1,9 @@
+from nas_rlm.study.evaluation import load_evaluation, location_of
+from tests.nas_rlm.study.conftest import accuracy
+
+
+def test_functions_are_found_by_workers_where_they_can_be_imported(mine):
+    assert location_of(accuracy) == "tests.nas_rlm.study.conftest:accuracy"
+    train = load_evaluation(f"{mine}:train")
+    assert location_of(train) == f"{mine}:train"
+    assert location_of(lambda trial: 1) == ""
