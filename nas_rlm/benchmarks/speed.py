@@ -21,8 +21,8 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
 from nas_rlm.benchmarks.device_speed import time_new_device
-from nas_rlm.benchmarks.search_speed import time_searches
-from nas_rlm.benchmarks.study_speed import time_suggestions
+from nas_rlm.benchmarks.search.speed import time_searches
+from nas_rlm.benchmarks.search.study_speed import time_suggestions
 from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
 from nas_rlm.data import Row
 from nas_rlm.model import decoding

@@ -14,7 +14,7 @@ from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
 if TYPE_CHECKING:
-    from nas_rlm.benchmarks.texts import TextResult
+    from nas_rlm.benchmarks.text.fitting import TextResult
 
 
 @bench.command(name="fit")
@@ -43,8 +43,8 @@ def bench_fit(
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
     from nas_rlm.benchmarks.results import Results
-    from nas_rlm.benchmarks.text_tasks import TASKS
-    from nas_rlm.benchmarks.texts import KEY_NAMES, METHODS, TextResult, texts_benchmark
+    from nas_rlm.benchmarks.text.fitting import KEY_NAMES, METHODS, TextResult, texts_benchmark
+    from nas_rlm.benchmarks.text.tasks import TASKS
 
     if task not in TASKS:
         raise ValueError(f"there is no task {task!r}; {suggest(task, TASKS)}")

@@ -17,7 +17,7 @@ def bench_foreign(*, model: str = "nas", network: CommaList = ()) -> None:
         model: model whose tokenizer is used: a checkpoint directory, or the name of a shipped model.
         network: names of reference networks; by default all.
     """
-    from nas_rlm.benchmarks.tokens import count_exported_tokens
+    from nas_rlm.benchmarks.text.tokens import count_exported_tokens
     from nas_rlm.data.reference_networks import NETWORKS, check_dependencies
 
     for name in network:

@@ -28,9 +28,9 @@ def bench_fuzz(
         limit: seconds that a file may take; the reader gets a third of it as its own limit.
         out: append the counts to this file of JSON lines; files that fail are kept beside it.
     """
-    from nas_rlm.benchmarks.fuzzing import FAILURES, OUTCOMES, Outcomes, run_cases, seed_models
-    from nas_rlm.benchmarks.onnx_mutations import mutate
     from nas_rlm.benchmarks.results import Results
+    from nas_rlm.benchmarks.robustness.fuzzing import FAILURES, OUTCOMES, Outcomes, run_cases, seed_models
+    from nas_rlm.benchmarks.robustness.onnx_mutations import mutate
 
     check_minimum("--count", count, 1)
     check_minimum("--seed", seed, 0)

@@ -49,7 +49,7 @@ def bench_measure(
         picture: draw hypervolume against measurements: .png, .svg, .pdf or .jpg.
     """
     from nas_rlm.benchmarks.devices import LARGEST_BATCH, TARGETS
-    from nas_rlm.benchmarks.measured_search import (
+    from nas_rlm.benchmarks.search.measured_search import (
         KEY_NAMES,
         POLICIES,
         MeasuredSearchPlan,

@@ -51,7 +51,8 @@ def bench_propose(
         also: another table, with further objectives of the same architectures.
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
-    from nas_rlm.benchmarks.proposals import (
+    from nas_rlm.benchmarks.schedule import Schedule
+    from nas_rlm.benchmarks.search.proposals import (
         COUNTS,
         KEY_NAMES,
         METHODS,
@@ -60,7 +61,6 @@ def bench_propose(
         mean_and_worst,
         proposal_benchmark,
     )
-    from nas_rlm.benchmarks.schedule import Schedule
 
     check_minimum("--seeds", seeds, 1)
     check_minimum("--evaluations", evaluations, 1)

@@ -9,7 +9,7 @@ from nas_rlm.cli.app import Integer, check_minimum, load, show_progress
 from nas_rlm.cli.bench.app import bench
 
 if TYPE_CHECKING:
-    from nas_rlm.benchmarks.reading import Summary
+    from nas_rlm.benchmarks.robustness.reading import Summary
 
 MAX_DEVIATION = 0.05  # of counts that are not listed
 COLUMNS = (
@@ -40,7 +40,8 @@ def bench_reading(
         refused: number of refused or wrongly counted files to list.
         out: append a line for each group to this file of JSON lines.
     """
-    from nas_rlm.benchmarks.reading import (
+    from nas_rlm.benchmarks.results import Results
+    from nas_rlm.benchmarks.robustness.reading import (
         Summary,
         cases_of_index,
         cases_of_table,
@@ -48,7 +49,6 @@ def bench_reading(
         read_case,
         summarize,
     )
-    from nas_rlm.benchmarks.results import Results
 
     check_minimum("--step", step, 1)
     check_minimum("--refused", refused, 0)

@@ -54,7 +54,7 @@ def bench_search(
         out: file of JSON lines to which results are added; results that it has are not computed again.
         picture: draw hypervolume against evaluations: .png, .svg, .pdf or .jpg.
     """
-    from nas_rlm.benchmarks.search import (
+    from nas_rlm.benchmarks.search.fronts import (
         KEY_NAMES,
         METHODS,
         OBJECTIVE_SETS,

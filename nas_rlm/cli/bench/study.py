@@ -41,7 +41,7 @@ def bench_study(
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
     from nas_rlm.benchmarks.schedule import Schedule
-    from nas_rlm.benchmarks.studies import (
+    from nas_rlm.benchmarks.search.studies import (
         COSTS,
         EPOCHS,
         KEY_NAMES,

@@ -12,7 +12,7 @@ from nas_rlm.cli.app import CommaList, Integer, SpaceList, check_minimum, load, 
 from nas_rlm.cli.bench.app import bench
 
 if TYPE_CHECKING:
-    from nas_rlm.benchmarks.tokens import TextLengths
+    from nas_rlm.benchmarks.text.tokens import TextLengths
 
 
 @bench.command(name="text")
@@ -37,7 +37,7 @@ def bench_text(
         count: number of networks of each space, or of rows of each table.
         seed: seed of the networks or rows.
     """
-    from nas_rlm.benchmarks.tokens import measure_text_speed, table_text_lengths
+    from nas_rlm.benchmarks.text.tokens import measure_text_speed, table_text_lengths
     from nas_rlm.data import read
 
     check_minimum("--count", count, 1)

@@ -9,7 +9,7 @@ from tests.nas_rlm.cli.commands import SPACE, refused
 @pytest.mark.long
 def test_bench_search_prints_a_line_for_each_method_and_continues(tmp_path, model, monkeypatch, capsys):
     names = ("accuracy", "latency/pixel3", "latency/eyeriss")
-    monkeypatch.setattr("nas_rlm.benchmarks.search.OBJECTIVE_SETS", (names[:2], names))
+    monkeypatch.setattr("nas_rlm.benchmarks.search.fronts.OBJECTIVE_SETS", (names[:2], names))
     monkeypatch.setattr("nas_rlm.search.algorithms.random_search.MAX_DUPLICATES", 2)
     path, rng = tmp_path / "cells.parquet", np.random.default_rng(0)
     cells = {str(SPACE.sample(rng)): None for _ in range(150)}

@@ -4,8 +4,8 @@ import onnx
 import pytest
 from google.protobuf.message import DecodeError
 
-from nas_rlm.benchmarks.fuzzing import seed_models
-from nas_rlm.benchmarks.onnx_mutations import MUTATIONS, mutate
+from nas_rlm.benchmarks.robustness.fuzzing import seed_models
+from nas_rlm.benchmarks.robustness.onnx_mutations import MUTATIONS, mutate
 
 SEEDS = seed_models()
 

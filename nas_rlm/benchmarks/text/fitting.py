@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nas_rlm.benchmarks.text_tasks import TASKS, Task
+from nas_rlm.benchmarks.text.tasks import TASKS, Task
 from nas_rlm.data.text_data import text_data
 from nas_rlm.rlm import RLM
 from nas_rlm.training.text_network import LEVELS

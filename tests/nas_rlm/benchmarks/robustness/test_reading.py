@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import search_spaces
-from nas_rlm.benchmarks.reading import cases_of_index, cases_of_table, read_case, summarize
+from nas_rlm.benchmarks.robustness.reading import cases_of_index, cases_of_table, read_case, summarize
 from nas_rlm.cli import main
 
 SPACE = search_spaces.get("nats_size")

@@ -14,15 +14,15 @@ from typing import Any, cast
 import numpy as np
 
 import search_spaces
-from nas_rlm.benchmarks.acquisitions import select_by_scalarisation, select_optimistic
-from nas_rlm.benchmarks.gene_optimizers import (
+from nas_rlm.benchmarks.results import over_seeds
+from nas_rlm.benchmarks.schedule import Schedule
+from nas_rlm.benchmarks.search.acquisitions import select_by_scalarisation, select_optimistic
+from nas_rlm.benchmarks.search.gene_optimizers import (
     GENE_OPTIMIZERS,
     ORDERED_SPACES,
     gene_optimizer,
     nearest_new,
 )
-from nas_rlm.benchmarks.results import over_seeds
-from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.rlm import RLM

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.benchmarks.gene_optimizers import GENE_OPTIMIZERS, SMAC, gene_optimizer, nearest_new
+from nas_rlm.benchmarks.search.gene_optimizers import GENE_OPTIMIZERS, SMAC, gene_optimizer, nearest_new
 from nas_rlm.utils import extras
 from nas_rlm.utils.extras import is_installed
 

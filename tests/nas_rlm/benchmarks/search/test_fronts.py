@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.benchmarks.search import (
+from nas_rlm.benchmarks.search.fronts import (
     METHODS,
     OBJECTIVE_SETS,
     SearchPlan,

@@ -17,7 +17,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 import search_spaces
-from nas_rlm.benchmarks.onnx_mutations import mutate
+from nas_rlm.benchmarks.robustness.onnx_mutations import mutate
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.files import ASSETS
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits

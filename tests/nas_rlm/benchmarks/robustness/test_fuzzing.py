@@ -3,8 +3,8 @@ import os
 import onnx
 import pytest
 
-from nas_rlm.benchmarks import fuzzing
-from nas_rlm.benchmarks.fuzzing import read_file, run_cases, seed_models
+from nas_rlm.benchmarks.robustness import fuzzing
+from nas_rlm.benchmarks.robustness.fuzzing import read_file, run_cases, seed_models
 from nas_rlm.cli import main
 
 SEEDS = seed_models()

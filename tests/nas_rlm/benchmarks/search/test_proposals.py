@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from nas_rlm import RLM
-from nas_rlm.benchmarks import proposals
-from nas_rlm.benchmarks.gene_optimizers import GENE_OPTIMIZERS, SMAC
-from nas_rlm.benchmarks.proposals import (
+from nas_rlm.benchmarks.schedule import Schedule
+from nas_rlm.benchmarks.search import proposals
+from nas_rlm.benchmarks.search.gene_optimizers import GENE_OPTIMIZERS, SMAC
+from nas_rlm.benchmarks.search.proposals import (
     METHODS,
     STUDY,
     ProposalBenchmark,
     mean_and_worst,
     proposal_benchmark,
 )
-from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.data import Table
 from nas_rlm.search.acquisition import active_search, candidate_pool
 from nas_rlm.utils.extras import is_installed

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from nas_rlm.benchmarks import studies
 from nas_rlm.benchmarks.schedule import Schedule
-from nas_rlm.benchmarks.studies import (
+from nas_rlm.benchmarks.search import studies
+from nas_rlm.benchmarks.search.studies import (
     HALVING,
     METHODS,
     STUDY,
@@ -17,7 +17,7 @@ from nas_rlm.benchmarks.studies import (
 from nas_rlm.data import Row, Table
 from nas_rlm.search.acquisition import candidate_pool, selection
 from nas_rlm.utils.extras import is_installed
-from tests.nas_rlm.benchmarks.test_proposals import Rlm
+from tests.nas_rlm.benchmarks.search.test_proposals import Rlm
 from tests.nas_rlm.search.test_fidelity_surrogate import NAMES, value
 from tests.nas_rlm.stubs import CELLS
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nas_rlm.benchmarks.text_tasks import TASKS, roman_numeral
+from nas_rlm.benchmarks.text.tasks import TASKS, roman_numeral
 
 
 @pytest.mark.parametrize("task", TASKS)

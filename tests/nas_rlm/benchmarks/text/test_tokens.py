@@ -3,7 +3,7 @@ import pytest
 
 import search_spaces
 from nas_rlm import RLM
-from nas_rlm.benchmarks.tokens import (
+from nas_rlm.benchmarks.text.tokens import (
     TextLengths,
     count_exported_tokens,
     measure_text_speed,

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import search_spaces
-from nas_rlm.benchmarks.gene_optimizers import nearest_new, optuna_genes
-from nas_rlm.benchmarks.proposals import without_network
 from nas_rlm.benchmarks.results import over_seeds
 from nas_rlm.benchmarks.schedule import Schedule
+from nas_rlm.benchmarks.search.gene_optimizers import nearest_new, optuna_genes
+from nas_rlm.benchmarks.search.proposals import without_network
 from nas_rlm.data.objective_kinds import ACCURACY
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.rlm import RLM

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.benchmarks.measured_search import (
+from nas_rlm.benchmarks.search.measured_search import (
     POLICIES,
     MeasuredSearchPlan,
     MeasuredSearchResult,

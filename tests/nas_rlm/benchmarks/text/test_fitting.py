@@ -1,4 +1,4 @@
-from nas_rlm.benchmarks.texts import texts_benchmark
+from nas_rlm.benchmarks.text.fitting import texts_benchmark
 
 
 def test_methods_are_compared_on_rows_that_none_has_seen():

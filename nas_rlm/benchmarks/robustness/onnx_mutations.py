@@ -11,8 +11,8 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto, helper
 
-from nas_rlm.benchmarks.byte_mutations import mutate_bytes
-from nas_rlm.benchmarks.odd_onnx_values import (
+from nas_rlm.benchmarks.robustness.byte_mutations import mutate_bytes
+from nas_rlm.benchmarks.robustness.odd_onnx_values import (
     DOMAINS,
     EXTERNAL_LOCATIONS,
     FLOATS,
