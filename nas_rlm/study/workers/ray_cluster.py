@@ -35,6 +35,24 @@ class _Evaluation:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
+@dataclass
+class _Task:
+    """A task that runs or waits for processors of the cluster.
+
+    Args:
+        trial: the trial that it evaluates.
+        start: when its function was loaded, in monotonic seconds; None if it is not yet.
+    """
+
+    trial: Trial
+    start: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the evaluation takes so far."""
+        return 0.0 if self.start is None else time.monotonic() - self.start
+
+
 class RayWorkers:
     """Tasks of a Ray cluster; what they print and write is copied into the trial's directory at their end.
 
@@ -45,7 +63,8 @@ class RayWorkers:
         function: evaluates a trial, or its location, which all machines need.
         settings: settings of the study.
         count: number of tasks at a time, which share the cluster's processors and GPUs.
-        time_limit: seconds that an evaluation may take; None for no limit.
+        time_limit: seconds that an evaluation may take, without the time for which a task waits; None for no
+            limit.
 
     Raises:
         ValueError: Ray is not installed, or there is no cluster at the address.
@@ -70,8 +89,9 @@ class RayWorkers:
         # A new process for each task frees the memory of the last one.
         remote = self._ray.remote(num_cpus=share, num_gpus=gpus, max_calls=1, max_retries=0)
         self._task = remote(_evaluate)
-        self._reports = queue.Queue(actor_options={"num_cpus": 0})  # trial, step and values
-        self._running: dict[Any, tuple[Trial, float]] = {}
+        # Trial, step and values; at the start of an evaluation the trial alone.
+        self._reports = queue.Queue(actor_options={"num_cpus": 0})
+        self._running: dict[Any, _Task] = {}
 
     @property
     def batch_size(self) -> int:
@@ -93,42 +113,47 @@ class RayWorkers:
         resume_files = _read_files(trial.resume_from) if trial.resume_from else None
         request = trial.number, trial.architecture, trial.seed, self.settings, trial.budget, resume_files
         task = self._task.remote(self.function, self._reports, *request)
-        self._running[task] = trial, time.monotonic()
+        self._running[task] = _Task(trial)
 
     def wait(self) -> Finished:
         """Wait until some tasks are finished, and return trials with outcomes; or none after a while."""
         done, _ = self._ray.wait(list(self._running), timeout=WAIT_SECONDS)
-        self._record_steps()
+        self._record_reports()
         if done:
             return [self._finish(reference) for reference in done]
-        late = [reference for reference, (_, start) in self._running.items() if self._is_late(start)]
+        late = [reference for reference, task in self._running.items() if self._is_late(task)]
         for reference in late:
             self._ray.cancel(reference, force=True)
         return [self._end_late(reference) for reference in late]
 
-    def _record_steps(self) -> None:
-        """Record the values that tasks reported since the last call; those of ended tasks are dropped."""
-        trials = {trial.number: trial for trial, _ in self._running.values()}
+    def _record_reports(self) -> None:
+        """Record what tasks reported since the last call; reports of ended tasks are dropped."""
+        tasks = {task.trial.number: task for task in self._running.values()}
         for _ in range(self._reports.qsize()):
-            number, step, values = self._reports.get_nowait()
-            if number in trials:
-                trials[number].report(step, values)
+            number, *step_and_values = self._reports.get_nowait()
+            if number not in tasks:
+                continue
+            if step_and_values:
+                tasks[number].trial.report(*step_and_values)
+            else:
+                tasks[number].start = time.monotonic()
 
-    def _is_late(self, start: float) -> bool:
-        return self.time_limit is not None and time.monotonic() - start > self.time_limit
+    def _is_late(self, task: _Task) -> bool:
+        return self.time_limit is not None and task.seconds > self.time_limit
 
     def _end_late(self, reference: Any) -> tuple[Trial, Outcome]:
-        trial, start = self._running.pop(reference)
+        task = self._running.pop(reference)
         error = f"TimeoutError: the evaluation took longer than {self.time_limit:g} s"
-        return trial, Outcome(error=error, cost=time.monotonic() - start)
+        return task.trial, Outcome(error=error, cost=task.seconds)
 
     def _finish(self, reference: Any) -> tuple[Trial, Outcome]:
         """The outcome of a task; its files are copied."""
-        trial, start = self._running.pop(reference)
+        task = self._running.pop(reference)
+        trial = task.trial
         try:
             evaluation: _Evaluation = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            return trial, Outcome(error=error_text(error), cost=time.monotonic() - start)
+            return trial, Outcome(error=error_text(error), cost=task.seconds)
         with writing(trial.directory):
             _write_files(trial.directory, evaluation.files)
         if not isinstance(evaluation.outcome, Outcome):
@@ -157,7 +182,8 @@ def _evaluate(
 
     Args:
         function: evaluates a trial, or its location.
-        reports: queue of the values that it reports: trial, step and values.
+        reports: queue of its start, the number of the trial, and of the values that it reports: trial, step
+            and values.
         number: number of the trial.
         architecture: its architecture.
         seed: its seed.
@@ -182,6 +208,7 @@ def _evaluate(
                 reports.put((number, step, numbers))
 
             trial.reporter = report
+            reports.put((number,))
             outcome: Outcome | StorageError | WrongValuesError
             try:
                 outcome = run_evaluation(loaded, trial, settings)

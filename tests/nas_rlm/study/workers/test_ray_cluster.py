@@ -44,6 +44,23 @@ def test_a_cluster_evaluates_trials(open_study, tmp_path):
     assert trials[2].error == "TimeoutError: the evaluation took longer than 60 s"
 
 
+LOADING = """
+import time
+time.sleep(8)
+
+def train(trial):
+    return 50.0
+"""
+
+
+@pytest.mark.long
+def test_time_before_an_evaluation_does_not_count_as_one(open_study, tmp_path):
+    (tmp_path / "loading.py").write_text(LOADING)
+    study = open_study()
+    study.optimize(f"{tmp_path / 'loading.py'}:train", trials=1, workers=1, ray="local", time_limit=5)
+    assert study.trials[0].state == COMPLETE and study.trials[0].cost < 5
+
+
 REPORTING = """
 import json, time
 
