@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nas_rlm.data.objective_kinds import unit_warnings
 from nas_rlm.study.evaluation import Outcome
+from nas_rlm.study.report.trained_weights import weights_of_network
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
 from nas_rlm.utils.validation import listed
@@ -24,6 +25,7 @@ class ValueWarnings:
     def __init__(self, settings: StudySettings) -> None:
         self.settings = settings
         self._has_checked_units = self._has_named_additional = self._has_named_failure = False
+        self._has_checked_weights = False
 
     def name_additional(self, trial: Trial, outcome: Outcome) -> None:
         """Warn of values that a trial gave or reported beside its objectives."""
@@ -50,6 +52,18 @@ class ValueWarnings:
             " failures have no warning",
             stacklevel=3,
         )
+
+    def check_weights(self, trial: Trial) -> None:
+        """Warn if the weights that the first trial gave are not of its network."""
+        if self._has_checked_weights or not trial.weights_file:
+            return
+        self._has_checked_weights = True
+        if weights_of_network(trial) is None:
+            warnings.warn(
+                f"the weights that trial {trial.number} gave are not those of trial.network(): they are kept,"
+                " but files of the front have initial weights; expected the state_dict of trial.network()",
+                stacklevel=3,
+            )
 
     def check_units(self, trials: Sequence[Trial]) -> None:
         """Warn of values that may be in another unit, when some trials have values."""

@@ -8,11 +8,7 @@ import torch
 from onnx import numpy_helper
 from safetensors.torch import load_file
 
-from nas_rlm.graph.torch_module import to_torch
-from nas_rlm.study.report import front_files
-from nas_rlm.study.report.front_files import command_line, with_weights
-from search_spaces import blocks
-from search_spaces.graph import Constant, Graph
+from nas_rlm.study.report.front_files import command_line
 from tests.nas_rlm.study.conftest import accuracy
 
 
@@ -60,73 +56,38 @@ def test_each_network_of_the_front_is_usable(open_study):
         assert len(list(csv.DictReader(file))) == 6
 
 
-def test_constants_of_a_module_are_no_weights():
-    graph = Graph((1, 3, 8, 8), weights=True)
-    x = blocks.conv_norm(graph, graph.input, 16, norm="group")
-    model = graph.build(blocks.classifier(graph, x, 4))
-    weights = {
-        key: torch.full_like(tensor, 0.25 + k)
-        for k, (key, tensor) in enumerate(to_torch(model).named_parameters())
-    }
-    constants = {key: value for key, value in to_torch(model).state_dict().items() if key not in weights}
-    assert constants  # ones and zeros of the normalization, which are numbers of initialisers as well
-    trained = with_weights(model, {**weights, **constants})
-    stored = [numpy_helper.to_array(tensor) for tensor in trained.graph.initializer if tensor.dims]
-    assert sorted(float(array.flat[0]) for array in stored if array.dtype == np.float32) == [
-        float(tensor.flatten()[0]) for tensor in weights.values()
-    ]
+def test_weights_of_a_compiled_network_are_those_of_the_network(open_study):
+    def compiled(trial):
+        network = trial.network()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.fill_(0.01)
+        return accuracy(trial), torch.compile(network).state_dict()
+
+    study = open_study()
+    study.optimize(compiled, trials=1)
+    path = study.directory / "front" / "00000"
+    network = runpy.run_path(str(path.with_suffix(".py")))["network"]()
+    assert all((parameter == 0.01).all() for parameter in network.parameters())
+    model = onnx.load(path.with_suffix(".onnx"))
+    values = [numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.dims]
+    assert any((array == np.float32(0.01)).all() for array in values if array.dtype == np.float32)
 
 
-@pytest.mark.parametrize(
-    ("kind", "gates", "options"),
-    [("RNN", 1, {}), ("LSTM", 4, {}), ("GRU", 3, {}), ("GRU", 3, {"linear_before_reset": 1})],
-)
-def test_weights_of_recurrent_layers_which_torch_orders_otherwise_are_taken(
-    monkeypatch, kind, gates, options
-):
-    monkeypatch.setattr(front_files, "MARKS", 50)  # several passes
-    w, r, b = ([1, gates * 4, 6], [1, gates * 4, 4], [1, gates * 8])
-    names = [("w", w), ("r", r), ("b", b)]
-    weights = [numpy_helper.from_array(np.zeros(shape, np.float32), name) for name, shape in names]
-    node = onnx.helper.make_node(kind, ["x", "w", "r", "b"], ["y"], hidden_size=4, **options)
-    x, y = (
-        onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [5, 1, 6]), ("y", None))
-    )
-    graph = onnx.helper.make_graph([node], "g", [x], [y], weights)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    module = to_torch(model)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.uniform_(-1, 1)
-    trained = with_weights(model, module.state_dict())
-    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
-    inputs = torch.randn(5, 1, 6)
-    (found,) = onnxruntime.InferenceSession(trained.SerializeToString()).run(None, {"x": inputs.numpy()})
-    assert torch.from_numpy(found).abs().max() > 0.1
-    assert torch.allclose(module(inputs), torch.from_numpy(found), atol=1e-5)
-
-
-def test_large_constants_are_no_weights_and_a_model_may_have_none():
-    graph = Graph((1, 8), weights=True)
-    x = graph.op("Slice", graph.input, Constant((0,)), Constant((2**62,)), Constant((1,)))
-    x = graph.op("Clip", x, Constant(-1e9), Constant(5e6))
-    model = graph.build(blocks.linear(graph, x, 3))
-    weights = {key: tensor + 1 for key, tensor in to_torch(model).state_dict().items()}
-    weights |= {k: v - 1 for k, v in weights.items() if k not in dict(to_torch(model).named_parameters())}
-    trained = to_torch(with_weights(model, weights)).state_dict()
-    assert all(torch.equal(trained[key], weights[key]) for key in weights)
-    empty = Graph((1, 8), weights=True)
-    assert with_weights(empty.build(empty.op("Relu", empty.input)), {}) is None
-
-
-def test_weights_of_another_module_are_not_taken(open_study):
-    trial = open_study().ask()
-    weights = trial.network().state_dict()
-    assert with_weights(trial.onnx(), weights) is not None
-    name = next(iter(weights))
-    assert with_weights(trial.onnx(), {**weights, name: torch.zeros(3)}) is None
-    assert with_weights(trial.onnx(), {"w": torch.zeros(1)}) is None
+def test_weights_of_another_module_are_warned_of_and_not_loaded(open_study):
+    study = open_study()
+    with pytest.warns(UserWarning) as caught:
+        study.optimize(lambda trial: (accuracy(trial), {"w": torch.zeros(1)}), trials=1)
+    messages = [str(warning.message) for warning in caught]
+    assert "the weights that trial 0 gave are not those of trial.network()" in messages[0]
+    assert "the ONNX files of trials 0 have initial weights" in messages[1]
+    path = study.directory / "front" / "00000"
+    assert load_file(path.with_suffix(".safetensors")).keys() == {"w"}
+    network = runpy.run_path(str(path.with_suffix(".py")))["network"]
+    with pytest.raises(ValueError, match="has weights of another module"):
+        network()
+    initial = study.trials[0].network().state_dict()
+    assert all(torch.equal(v, initial[k]) for k, v in network(trained=False).state_dict().items())
 
 
 def test_the_command_of_a_trial_without_a_known_function_names_the_option(open_study):
