@@ -10,6 +10,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from statistics import fmean
 from typing import Any
 
@@ -29,11 +30,13 @@ from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.search.settings import Constraint, constraint_texts
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester
-from nas_rlm.utils.validation import as_list, is_whole_number
+from nas_rlm.study.value_warnings import warn_of_minimised_scores
+from nas_rlm.utils.validation import as_list, is_whole_number, listed
 from search_spaces import SearchSpace
 from search_spaces.wording import counted
 
 SUGGESTING = threading.Lock()  # of the threads of Optuna's n_jobs; no attribute, since samplers are pickled
+SUGGESTED = "nas_rlm:architecture"  # system attribute of a trial: the architecture that was suggested for it
 
 
 def suggest_architecture(trial: optuna.trial.BaseTrial, space: str | SearchSpace[Any]) -> Any:
@@ -65,7 +68,8 @@ class RLMSampler(BaseSampler):
     """An Optuna sampler that suggests architectures as `nas_rlm.Study` does.
 
     Surrogates learn the objectives from the trials that are complete; other parameters than genes are sampled
-    at random.
+    at random. Several processes on one storage, and threads, get different architectures. If there is no
+    further architecture, `optimize` of Optuna ends.
 
     Examples:
         >>> import optuna
@@ -119,7 +123,7 @@ class RLMSampler(BaseSampler):
         self._random = RandomSampler(seed)
         self._candidates: list[str] = []  # of all suggestions
         self._has_warned = False
-        self._suggested: dict[str, dict[int, str]] = {}  # by name of a study and number of a trial
+        warn_of_minimised_scores(self.settings, stacklevel=3)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -132,33 +136,58 @@ class RLMSampler(BaseSampler):
         ]
         if study.directions != expected:
             directions = [direction.name.lower() for direction in expected]
-            raise ValueError(f"directions of {list(names)} are {directions}: create the study with them")
+            raise ValueError(
+                f"directions of {list(names)} are {directions}: create the study with them, and give"
+                " objectives that are maximised as maximise"
+            )
+        return {**self._genes}
+
+    @property
+    def _genes(self) -> dict[str, IntDistribution]:
+        """The parameters of an architecture."""
         return {f"gene{i}": IntDistribution(0, size - 1) for i, size in enumerate(self.space.genes)}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the genes of the next architecture."""
+        """Return the genes of the next architecture, those of the search space."""
+        if self._genes.keys() <= trial.system_attrs.get("fixed_params", {}).keys():
+            return {}  # an architecture that was enqueued
         with SUGGESTING:
             name = self._suggest(study, trial)
         genome = self.space.encode(self.space.parse(name))
-        return {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
+        genes = {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
+        return {gene: value for gene, value in genes.items() if gene in search_space}
 
     def _suggest(self, study: optuna.Study, trial: FrozenTrial) -> str:
         """The next architecture, which no other trial has."""
-        others = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
-        rows = rows_of_trials(others, self.space, self.settings.objectives, self._architecture)
-        labelled = [row.select(self.settings.learned) for row in rows]
-        running = [other for other in others if not other.state.is_finished()]
-        suggested = self._suggested.setdefault(study.study_name, {})
-        # A trial has parameters only once its objective function asks for them.
-        names = [self._name(other.params) or suggested.get(other.number, "") for other in running]
-        suggestions = self._suggester.suggest(labelled, [*filter(None, names)], 1, self._candidates)
-        self._candidates += suggestions.candidates
-        if not suggestions.trials:
-            raise ValueError(f"{self.settings.exhausted}: there are no others")
-        suggested[trial.number] = suggestions.trials[0].architecture
-        return suggestions.trials[0].architecture
+        name, others = "", _others(study, trial)
+        while not name or name in self._suggested_for(others):  # of another process meanwhile
+            rows = rows_of_trials(others, self.space, self.settings.objectives, self._architecture)
+            labelled = [row.select(self.settings.learned) for row in rows]
+            finished = {row.arch_str for row in rows}
+            # Suggestions that a trial did not follow, such as where a gene is fixed, are not made again.
+            pending = [other for other in self._suggested_for(others) if other not in finished]
+            suggestions = self._suggester.suggest(labelled, pending, 1, self._candidates)
+            self._candidates += suggestions.candidates
+            if not suggestions.trials:
+                raise ValueError(f"{self.settings.exhausted}: there are no others")
+            name, others = suggestions.trials[0].architecture, _others(study, trial)
+        study._storage.set_trial_system_attr(trial._trial_id, SUGGESTED, name)
+        return name
+
+    def _suggested_for(self, trials: Sequence[FrozenTrial]) -> list[str]:
+        """The architectures of trials that run, and those that were suggested for finished ones.
+
+        Those of finished trials that asked for no gene are left out, since nothing is known of them.
+        """
+        names = []
+        for trial in trials:
+            suggested = trial.system_attrs.get(SUGGESTED, "")
+            if trial.state.is_finished() and not self._genes.keys() & trial.params.keys():
+                continue
+            names += [name for name in (self._name(trial.params), suggested) if name]
+        return list(dict.fromkeys(names))
 
     def sample_independent(
         self,
@@ -173,25 +202,43 @@ class RLMSampler(BaseSampler):
     def after_trial(
         self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Warn, once, of a trial that did not use the suggested architecture, or has counts of another."""
+        """Warn, once, of a trial that did not use the suggested architecture, or has counts of another.
+
+        If each architecture of the space has a trial, `optimize` of Optuna ends.
+        """
+        names = {self._name(other.params) for other in study.get_trials(deepcopy=False)} - {""}
+        if self.space.size and len(names) >= self.space.size:
+            with suppress(RuntimeError):  # of a trial of `ask`
+                study.stop()
         if state != TrialState.COMPLETE or self._has_warned:
             return
-        message = ""
-        if "gene0" not in trial.params:
-            message = (
-                f"trial {trial.number} has the parameters {', '.join(trial.params) or 'none'}, which are"
-                " random: get the architecture from suggest_architecture(trial, space) in the objective"
-                " function"
-            )
-        elif name := self._name(trial.params):
-            targets = dict(zip(self.settings.objectives, values or (), strict=True))
-            try:
-                _check_counts(Row(self.space.name, name, targets), self.space)
-            except ValueError as error:
-                message = f"trial {trial.number}: {error}; suggestions go by the counts of the space"
-        if message:
+        if message := self._misuse(trial, values or ()):
             self._has_warned = True
             warnings.warn(message, stacklevel=2)
+
+    def _misuse(self, trial: FrozenTrial, values: Sequence[float]) -> str:
+        """What is wrong with the genes or counts of a complete trial; empty if nothing is."""
+        missing = [gene for gene in self._genes if gene not in trial.params]
+        advice = "get the architecture from suggest_architecture(trial, space) in the objective function"
+        if len(missing) == len(self._genes):
+            return (
+                f"trial {trial.number} has the parameters {', '.join(trial.params) or 'none'}, which are"
+                f" random: {advice}"
+            )
+        if missing:
+            return f"trial {trial.number} has no {listed(missing)}, so that nothing is learnt: {advice}"
+        for gene, expected in self._genes.items():
+            if trial.distributions[gene] != expected:
+                return (
+                    f"trial {trial.number} has {gene} from {trial.distributions[gene]}, and {self.space.name}"
+                    f" has {expected}: {advice}, with the space of the sampler"
+                )
+        try:
+            targets = dict(zip(self.settings.objectives, values, strict=True))
+            _check_counts(Row(self.space.name, self._name(trial.params), targets), self.space)
+        except ValueError as error:
+            return f"trial {trial.number}: {error}; suggestions go by the counts of the space"
+        return ""
 
     def _architecture(self, params: Mapping[str, Any]) -> Any:
         genes = [params[f"gene{i}"] for i in range(len(self.space.genes))]
@@ -205,6 +252,11 @@ class RLMSampler(BaseSampler):
             return str(self._architecture(params))
         except (ValueError, KeyError):
             return ""
+
+
+def _others(study: optuna.Study, trial: FrozenTrial) -> list[FrozenTrial]:
+    """All trials of a study but one, as its storage has them now."""
+    return [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
 
 
 def rows_of_trials(
@@ -293,7 +345,7 @@ def labels(
             minimises an objective that is maximised, or `flops` or `params` are not those of an architecture.
 
     Warns:
-        UserWarning: complete trials are left out.
+        UserWarning: complete trials are left out, or the study maximises an objective of a kind that is not.
     """
     space = search_spaces.get(space) if isinstance(space, str) else space
     objectives = as_list(objectives, "objectives")
@@ -308,14 +360,19 @@ def labels(
                 f"{name} is maximised, and the Optuna study minimises it: expected the names of the values in"
                 " their order, and for values to minimise the name of a cost, such as loss"
             )
+        if not kind_of(name).is_maximised and direction == StudyDirection.MAXIMIZE:
+            warnings.warn(
+                f"the Optuna study maximises {name}, which a Study minimises: give it as maximise there",
+                stacklevel=2,
+            )
     omissions = Omissions()
     rows = rows_of_trials(study.trials, space, objectives, architecture, omissions)
     complete = [row for row in rows if row.targets]
     if not complete:
         reason = f": {omissions.first_reason}" if omissions else ""
         raise ValueError(
-            f"none of {counted(len(study.trials), 'trial')} is complete and an architecture of"
-            f" {space.name}{reason}"
+            f"none of {counted(len(study.trials), 'trial')} is complete, with valid values, and an"
+            f" architecture of {space.name}{reason}"
         )
     omissions.warn(stacklevel=2)
     for row in complete:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 
 import search_spaces
-from nas_rlm.data.objective_kinds import resembles_score
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.profiler import check_device
 from nas_rlm.files import check_new_directory
@@ -33,6 +31,7 @@ from nas_rlm.study.search_suggestion import make_suggester
 from nas_rlm.study.settings import StudySettings, candidate_names, is_study, open_directory
 from nas_rlm.study.suggestion import PoolSuggester, Suggester
 from nas_rlm.study.trial import PAUSED, Trial
+from nas_rlm.study.value_warnings import warn_of_minimised_scores
 from nas_rlm.study.values import given_values
 from nas_rlm.study.workers.device import DeviceWorkers
 from nas_rlm.study.workers.processes import Workers, make_workers
@@ -129,13 +128,7 @@ class Study(AskTellStudy):
             sampled = search_space.sample(np.random.default_rng(0))
             if error := search_space.network_error(sampled):
                 raise ValueError(error)
-        for name in settings.objectives:
-            if resembles_score(name) and not settings.search.is_maximised(name):
-                warnings.warn(
-                    f"{name} is minimised: if larger values are better, give it as maximise (--maximise) too,"
-                    " or choose a name with its kind, such as accuracy/val",
-                    stacklevel=2,
-                )
+        warn_of_minimised_scores(settings, stacklevel=3)
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         settings = replace(settings, model=fingerprint(search_space) + rlm.fingerprint)
         suggester = make_suggester(search_space, rlm, settings, Path(directory))

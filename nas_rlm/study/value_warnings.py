@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from nas_rlm.data.objective_kinds import unit_warnings
+from nas_rlm.data.objective_kinds import resembles_score, unit_warnings
 from nas_rlm.study.evaluation import Outcome
 from nas_rlm.study.report.trained_weights import weights_of_network
 from nas_rlm.study.settings import StudySettings
@@ -13,6 +13,22 @@ from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
 from nas_rlm.utils.validation import listed
 
 MIN_VALUES_TO_CHECK = 3  # of an objective, to tell whether they are in another unit
+
+
+def warn_of_minimised_scores(settings: StudySettings, stacklevel: int) -> None:
+    """Warn of objectives that are minimised and have names of scores.
+
+    Args:
+        settings: settings of a study.
+        stacklevel: as of `warnings.warn`, from this function.
+    """
+    for name in settings.objectives:
+        if resembles_score(name) and not settings.search.is_maximised(name):
+            warnings.warn(
+                f"{name} is minimised: if larger values are better, give it as maximise (--maximise) too,"
+                " or choose a name with its kind, such as accuracy/val",
+                stacklevel=stacklevel,
+            )
 
 
 class ValueWarnings:

@@ -1,11 +1,14 @@
 import math
 import time
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
+import search_spaces
 from nas_rlm.study.suggestion import PoolSuggester
+from search_spaces import blocks
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import accuracy, quick_suggestions, tiny_rlm  # noqa: F401 - fixtures
 
@@ -14,6 +17,24 @@ optuna = pytest.importorskip("optuna", reason="needs Optuna")
 from nas_rlm.integrations.optuna import RLMSampler, labels, suggest_architecture  # noqa: E402
 
 DIRECTIONS = ("maximize", "minimize")
+
+
+class Four(search_spaces.SearchSpace):
+    """A space of four networks."""
+
+    name, size, genes, input_shape = "four", 4, (4,), (3, 8, 8)
+
+    def decode(self, genome):
+        return 8 * (int(genome[0]) + 1)
+
+    def encode(self, architecture):
+        return np.array([architecture // 8 - 1])
+
+    def parse(self, text):
+        return int(text)
+
+    def write(self, graph, architecture):
+        return blocks.classifier(graph, blocks.conv_norm(graph, graph.input, architecture, 3), 4)
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +171,7 @@ def test_finished_studies_are_labels():
         labels(study, CELLS, ["accuracy"], to_cell)
     with pytest.raises(
         ValueError,
-        match=r"none of 5 trials is complete and an architecture of .*: trial 0: 'no cell'",
+        match=r"none of 5 trials is complete, with valid values, and an arch.*: trial 0: 'no cell'",
     ):
         labels(study, CELLS, ["accuracy", "latency/mine"], lambda params: "no cell")
     with pytest.raises(ValueError, match="trial 0: 'cell' is missing"):
@@ -232,3 +253,91 @@ def open_study_of_labels(tiny_rlm, quick_suggestions, tmp_path):  # noqa: F811
         lambda params: CELLS.decode(np.array([params[f"gene{i}"] for i in range(6)])),
     )
     return Study(CELLS, ["accuracy", "latency/mine"], tmp_path / "study", model=tiny_rlm), rows
+
+
+def test_trials_that_lack_genes_do_not_have_the_same_suggestion_again(sampler):
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+
+    def pruned(trial):
+        trial.suggest_int("gene0", 0, 4)
+        raise optuna.TrialPruned
+
+    study.optimize(pruned, n_trials=6)
+    suggested = [trial.system_attrs["nas_rlm:architecture"] for trial in study.trials]
+    assert len(set(suggested)) == 6
+
+
+def test_a_function_that_asks_for_some_genes_or_other_ranges_is_warned_of(tiny_rlm, quick_suggestions):  # noqa: F811
+    for ranges, reason in [
+        ([4, 4], r"trial 0 has no gene2, gene3, gene4, gene5, so that nothing is learnt"),
+        ([4, 4, 4, 9, 4, 4], r"trial 0 has gene3 from IntDistribution\(high=9.*, and nasbench201 has Int"),
+    ]:
+        sampler = RLMSampler(CELLS, ["accuracy", "latency/mine"], model=tiny_rlm)
+        study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+
+        def some(trial, ranges=ranges):
+            return float(sum(trial.suggest_int(f"gene{i}", 0, high) for i, high in enumerate(ranges))), 1.0
+
+        with pytest.warns(UserWarning, match=reason):
+            study.optimize(some, n_trials=1)
+
+
+def test_two_samplers_on_one_storage_have_different_architectures(
+    tiny_rlm,  # noqa: F811
+    quick_suggestions,  # noqa: F811
+    monkeypatch,
+):
+    """As those of two processes, also where the other one has found the same suggestion meanwhile."""
+    first, second = (RLMSampler(CELLS, ["accuracy", "latency/mine"], model=tiny_rlm) for _ in range(2))
+    monkeypatch.setattr(
+        "nas_rlm.integrations.optuna.SUGGESTING", nullcontext()
+    )  # which processes do not share
+    storage = optuna.storages.InMemoryStorage()
+    name = optuna.create_study(directions=DIRECTIONS, storage=storage).study_name
+    one, two = (optuna.load_study(study_name=name, storage=storage, sampler=s) for s in (first, second))
+    suggest = second._suggester.suggest
+    asked = []
+
+    def slow(*arguments):
+        found = suggest(*arguments)
+        if not asked:
+            asked.append(suggest_architecture(one.ask(), CELLS))  # the second sampler has read the trials
+        return found
+
+    second._suggester.suggest = slow
+    cells = [suggest_architecture(study.ask(), CELLS) for study in (two, one, two)]
+    assert len(asked) == 1 and len({*map(str, cells + asked)}) == 4
+
+
+def test_enqueued_architectures_and_fixed_genes_are_accepted(sampler):
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    study.enqueue_trial({f"gene{i}": 1 for i in range(6)})
+    study.optimize(objective, n_trials=1)
+    assert "nas_rlm:architecture" not in study.trials[0].system_attrs
+    study.sampler = optuna.samplers.PartialFixedSampler({"gene0": 2}, sampler)
+    study.optimize(objective, n_trials=4)
+    assert [trial.params["gene0"] for trial in study.trials] == [1, 2, 2, 2, 2]
+
+
+def test_the_search_ends_when_each_architecture_has_a_trial(tiny_rlm):  # noqa: F811
+    space = Four()
+    sampler = RLMSampler(space, ["accuracy"], model=tiny_rlm)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(lambda trial: float(len(str(suggest_architecture(trial, space)))), n_trials=20)
+    assert len(study.trials) == 4
+    with pytest.raises(ValueError, match="each architecture of four has a trial"):
+        suggest_architecture(study.ask(), space)
+
+
+def test_scores_that_are_minimised_are_warned_of(tiny_rlm):  # noqa: F811
+    with pytest.warns(UserWarning, match="val_acc is minimised: if larger values are better, give it as max"):
+        sampler = RLMSampler(CELLS, ["val_acc"], model=tiny_rlm)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    with pytest.raises(ValueError, match="create the study with them, and give objectives that are max"):
+        suggest_architecture(study.ask(), CELLS)
+
+
+def test_labels_of_a_maximised_objective_that_a_study_minimises_are_warned_of():
+    study = study_of([71.0])
+    with pytest.warns(UserWarning, match="the Optuna study maximises score, which a Study minimises"):
+        labels(study, CELLS, ["score"], to_cell)
