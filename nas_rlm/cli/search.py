@@ -300,9 +300,6 @@ def _print_results(study: Study, out: Path) -> None:
         print(f"{len(failed):,} failed, the last one: {failed[-1].error}; {failed[-1].directory}")
     if failed and not num_complete:
         raise ValueError(f"no trial is complete, {len(failed):,} failed: see the error above")
-    if num_complete and not front:
-        print(f"no trial meets {' and '.join(study.settings.constraints)}; report: {out / 'report.html'}")
-        return
     networks = f"networks: {out / 'front'}; " if front else ""
     print(f"{networks}report: {out / 'report.html'}")
 

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import ConfigDict, StrictInt
 
 import search_spaces
-from nas_rlm.data.objective_kinds import expected_value, kind_of
+from nas_rlm.data.objective_kinds import COST_KINDS, expected_value, kind_of
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.utils.schema import NO_OTHER_KEYS
@@ -74,7 +74,8 @@ class Constraint:
         """Whether a value in the range of the objective's kind meets the bound."""
         kind = kind_of(self.objective)
         if self.is_upper:
-            return self.bound >= kind.minimum
+            is_positive = kind.zero_is_missing and self.objective not in COST_KINDS
+            return self.bound > 0 if is_positive else self.bound >= kind.minimum
         return self.bound <= min(kind.maximum, kind.max_plausible)
 
     @property

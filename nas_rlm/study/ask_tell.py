@@ -122,8 +122,8 @@ class AskTellStudy(StudyView):
             cost: seconds that the evaluation took.
 
         Raises:
-            ValueError: the trial is unknown or finished, a value is missing or out of range, or the cost is
-                no finite number from 0.
+            ValueError: the trial is unknown or finished, a value is missing or out of range, there are values
+                and a failure, or the cost is no finite number from 0.
             StorageError: the disk is full.
 
         Warns:
@@ -133,6 +133,11 @@ class AskTellStudy(StudyView):
         found = self._trial(trial)
         self._store.check_running(found)
         if failure is not None:
+            if values is not None or step is not None:
+                raise ValueError(
+                    f"trial {found.number} has a failure and values: expected one of them; values of a failed"
+                    " trial are given before as those of steps"
+                )
             error = error_text(failure) if isinstance(failure, BaseException) else str(failure)
             self._store.finish(found, Result(error=error[:MAX_ERROR_LENGTH] or "failed", cost=cost))
             return
@@ -241,6 +246,8 @@ class AskTellStudy(StudyView):
                 trials to predict.
         """
         names = [str(self.space.parse(str(a))) for a in as_list(architectures, "architectures")]
+        if not names:
+            raise ValueError("there are no architectures to predict")
         objectives = objectives or self.settings.search.all_objectives
         return self._suggester.predict(self.rows, names, objectives, quantile_levels(quantiles))
 

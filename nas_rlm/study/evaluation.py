@@ -144,7 +144,11 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
             f"{source} returned weights of which {others[0]!r} is of type"
             f" {type(weights[others[0]]).__name__}, expected a pair of the values and a state_dict of tensors"
         )
-    tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
+    unstorable = f"{source} returned weights that cannot be stored, expected dense tensors"
+    try:
+        tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
+    except RuntimeError as error:  # sparse and meta tensors
+        raise WrongValuesError(f"{unstorable}: {error}") from error
     with writing(path), atomic_write(path) as temporary:
         try:
             save_file(tensors, temporary)
@@ -152,6 +156,8 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
             if "I/O error" in str(error):
                 raise OSError(str(error).partition("I/O error: ")[2]) from error
             raise
+        except (KeyError, ValueError) as error:  # quantized tensors
+            raise WrongValuesError(f"{unstorable}: {error}") from error
 
 
 def environment() -> dict[str, Any]:
@@ -232,8 +238,8 @@ def location_of(function: EvaluateFunction | None) -> str:
         return ""
     file = getattr(module, "__file__", None)
     is_script = module_name == "__main__" or module_name.startswith("nas_rlm_user_")
-    if is_script:
-        return f"{Path(file).resolve()}:{name}" if file else ""
+    if is_script:  # of a notebook or the standard input it has no file
+        return f"{Path(file).resolve()}:{name}" if file and Path(file).is_file() else ""
     return f"{module_name}:{name}"
 
 

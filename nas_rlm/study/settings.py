@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, StrictInt, TypeAdapter, ValidationError
 
-from nas_rlm.data.omissions import is_storable
+from nas_rlm.data.omissions import is_storable, to_number
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.devices.device import Device
 from nas_rlm.files import check_writable, write_text
@@ -95,7 +95,7 @@ class StudySettings:
             )
 
     def _check_budgets(self) -> None:
-        numbers = [b for b in self.budgets if isinstance(b, int | float) and 0 < b < math.inf]
+        numbers = [b for b in self.budgets if to_number(b) is not None and 0 < b < math.inf]
         if len(numbers) < len(self.budgets) or len(numbers) < 2 or sorted(set(numbers)) != numbers:
             raise ValueError(
                 f"budgets are {list(self.budgets)}, expected two or more ascending numbers such as 1, 4, 16"

@@ -121,7 +121,7 @@ class Study(AskTellStudy):
             seed,
             model_name="" if isinstance(model, RLM) else str(model),
             location=search_spaces.location_of(search_space),
-            budgets=tuple(budgets),
+            budgets=tuple(as_list(budgets, "budgets")),
             candidates=() if candidates is None else candidate_names(search_space, candidates),
         )
         if not settings.candidates:  # an error of an own space is found before a network is trained
@@ -292,6 +292,7 @@ class Study(AskTellStudy):
                 for callback in callbacks:
                     callback(self, trial)
         self.report()
+        self._warnings.name_unmet_constraints(self._store.finished)
 
     @contextmanager
     def _optimizing(self) -> Iterator[None]:

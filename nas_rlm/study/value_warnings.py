@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nas_rlm.data.objective_kinds import resembles_score, unit_warnings
 from nas_rlm.study.evaluation import Outcome
+from nas_rlm.study.report.results import front_of
 from nas_rlm.study.report.trained_weights import weights_of_network
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
@@ -68,6 +69,14 @@ class ValueWarnings:
             " failures have no warning",
             stacklevel=3,
         )
+
+    def name_unmet_constraints(self, finished: Sequence[Trial]) -> None:
+        """Warn if there are complete trials and none meets the constraints."""
+        is_any_complete = any(trial.state == COMPLETE for trial in finished)
+        if is_any_complete and not front_of(self.settings, finished):
+            warnings.warn(
+                f"no trial meets {' and '.join(self.settings.constraints)}: there is no front", stacklevel=4
+            )
 
     def check_weights(self, trial: Trial) -> None:
         """Warn if the weights that the first trial gave are not of its network."""

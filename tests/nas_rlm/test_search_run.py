@@ -202,7 +202,7 @@ def test_the_feasibility_estimate_is_passed_on_before_the_search(tiny_checkpoint
         ({"resume": True}, "resuming a search needs a run directory"),
         ({"python": "python3"}, "python is 'python3', but nothing is measured"),
         ({"feasibility_samples": -1}, "-1 samples for feasibility"),
-        ({"constraints": ["latency/pixel3<=0"]}, "none of .* architectures of nasbench201 meets"),
+        ({"constraints": ["latency/pixel3<=1e-6"]}, "none of .* architectures of nasbench201 meets"),
     ],
 )
 def test_bad_arguments_are_named(tiny_checkpoint, changed, message):
@@ -212,9 +212,9 @@ def test_bad_arguments_are_named(tiny_checkpoint, changed, message):
 
 
 def test_an_empty_front_is_refused(tiny_checkpoint, tmp_path):
-    arguments = {"constraints": ["latency/pixel3<=0"], **SMALL, "feasibility_samples": 0}
+    arguments = {"constraints": ["latency/pixel3<=1e-6"], **SMALL, "feasibility_samples": 0}
     out = tmp_path / "run"
-    with pytest.raises(ValueError, match="18 architectures evaluated, none meets latency/pixel3<=0"):
+    with pytest.raises(ValueError, match="18 architectures evaluated, none meets latency/pixel3<=1e-6"):
         nas_rlm.run_search("nasbench201", PAIR, model=tiny_checkpoint, directory=out, **arguments)
     with pytest.raises(ValueError, match="no architecture meets the constraints so far"):
         nas_rlm.SearchRun.load(out).report()

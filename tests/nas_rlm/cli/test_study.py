@@ -103,9 +103,10 @@ def test_labels_that_a_killed_process_did_not_add_are_added_when_it_continues(co
 
 def test_a_constraint_that_no_trial_meets_is_named(command, tmp_path, capsys):
     assert main([*command, "--trials", "1", "--constraint", "accuracy<=1"]) == 0
-    printed = capsys.readouterr().out
-    assert "1 trial complete, 0 on the front\nno trial meets accuracy<=1; report: " in printed
-    assert not (tmp_path / "run" / "front").exists() and "networks: " not in printed
+    printed = capsys.readouterr()
+    assert "warning: no trial meets accuracy<=1: there is no front\n" in printed.err
+    assert "1 trial complete, 0 on the front\nreport: " in printed.out
+    assert not (tmp_path / "run" / "front").exists() and "networks: " not in printed.out
 
 
 def test_an_exact_constraint_that_no_network_meets_is_refused(command, tmp_path, capsys, monkeypatch):

@@ -53,6 +53,7 @@ def test_a_bad_constraint_is_shown(text):
         ("accuracy>=150", "accuracy is a percentage"),
         ("accuracy/cifar100@0.1<=-1", "accuracy/cifar100 is a percentage"),
         ("latency/pixel3<=-5", "latency/pixel3 is a number from 0 to 1e+09 ms"),
+        ("latency/pixel3<=0", "latency/pixel3 is a number from 0 to 1e+09 ms"),
         ("perplexity<=-1", "perplexity is a number, 0 or more"),
     ],
 )

@@ -93,6 +93,17 @@ def test_failures_are_told(open_study):
     assert [t.error for t in open_study().trials][:2] == ["MemoryError: no memory", "diverged"]
 
 
+def test_values_and_a_failure_are_refused(open_study):
+    study = open_study()
+    trial = study.ask()
+    with pytest.raises(ValueError, match="trial 0 has a failure and values: expected one of them"):
+        study.tell(trial, 80.0, failure="out of memory")
+    study.tell(trial, 80.0)
+    assert study.trials[0].values["accuracy"] == 80
+    with pytest.raises(ValueError, match="there are no architectures to predict"):
+        study.predict([])
+
+
 def test_values_of_steps_are_a_learning_curve(open_study):
     study = open_study()
     trial = study.ask()

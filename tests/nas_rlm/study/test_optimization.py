@@ -88,6 +88,11 @@ GAVE = "the training function train "
             "({}, {'accuracy': 71.0})",
             "returned weights of which 'accuracy' is of type float, expected a pair",
         ),
+        (
+            "(71.0, {'w': torch.ones(3).to_sparse()})",
+            "train returned weights that cannot be stored, expected dense tensors: ",
+        ),
+        ("(71.0, {'w': torch.ones(3, device='meta')})", "weights that cannot be stored, expected dense"),
         ("(71.0, 0.3, 1.0)", "accuracy is (71.0, 0.3, 1.0), expected a percentage"),
         (
             "trial.report(0, 'high')",
@@ -100,7 +105,7 @@ GAVE = "the training function train "
     ],
 )
 def test_a_function_that_gives_no_values_of_objectives_ends_the_study(open_study, mine, returned, reason):
-    source = "def train(trial):\n    return 70.0 if trial.number == 0 else {}\n"
+    source = "import torch\ndef train(trial):\n    return 70.0 if trial.number == 0 else {}\n"
     mine.write_text(source.format(returned))
     study = open_study()
     with pytest.raises(WrongValuesError, match=r"^trial 1: .*" + re.escape(reason)):
@@ -232,6 +237,12 @@ def test_failed_trials_of_earlier_runs_are_evaluated_again_if_asked_for(open_stu
     assert summary(open_study()) == summary(again)
     again.optimize(accuracy, trials=12, retry_failed=True)
     assert len(again.trials) == 12
+
+
+def test_an_end_without_a_trial_that_meets_the_constraints_is_warned_of(open_study):
+    study = open_study(constraints=["accuracy>=99.9"])
+    with pytest.warns(UserWarning, match="no trial meets accuracy>=99.9: there is no front"):
+        study.optimize(accuracy, trials=2)
 
 
 def test_a_study_of_counted_objectives_needs_no_function(tiny_rlm, tmp_path):
