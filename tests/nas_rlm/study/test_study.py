@@ -422,3 +422,13 @@ def test_a_killed_process_leaves_a_study_that_goes_on(open_study):
 def test_public_names():
     assert nas_rlm.Study is Study
     assert nas_rlm.SearchRun.__name__ == "SearchRun"
+
+
+@pytest.mark.parametrize(
+    ("budgets", "reason"),
+    [(5, "budgets is 5: expected a list"), ((True, 2), "two or more ascending numbers")],
+)
+def test_budgets_that_are_no_list_of_numbers_are_refused(tiny_rlm, tmp_path, budgets, reason):
+    with pytest.raises(ValueError, match=reason):
+        Study("nasbench201", ["accuracy"], tmp_path / "study", model=tiny_rlm, budgets=budgets)
+    assert not (tmp_path / "study").exists()
