@@ -70,7 +70,7 @@ def test_a_file_runs_as_a_module_does_and_imports_what_is_beside_it(preloaded, m
 def test_a_program_has_the_constants_of_tests_unless_the_environment_forbids_it(
     preloaded, module, monkeypatch
 ):
-    code = "from nas_rlm.surrogates import features; print(features.NUM_NETWORKS)"
+    code = "from nas_rlm.surrogates.graphs import features; print(features.NUM_NETWORKS)"
     assert run(preloaded, module, code).stdout.splitlines()[1:] == [str(features.NUM_NETWORKS)]
     monkeypatch.setitem(ENVIRONMENT, WITHOUT_QUICK_CONSTANTS, "1")
     (found,) = run(preloaded, module, code).stdout.splitlines()[1:]
