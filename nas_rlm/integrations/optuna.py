@@ -206,8 +206,7 @@ class RLMSampler(BaseSampler):
 
         If each architecture of the space has a trial, `optimize` of Optuna ends.
         """
-        names = {self._name(other.params) for other in study.get_trials(deepcopy=False)} - {""}
-        if self.space.size and len(names) >= self.space.size:
+        if self._is_exhausted(study):
             with suppress(RuntimeError):  # of a trial of `ask`
                 study.stop()
         if state != TrialState.COMPLETE or self._has_warned:
@@ -215,6 +214,13 @@ class RLMSampler(BaseSampler):
         if message := self._misuse(trial, values or ()):
             self._has_warned = True
             warnings.warn(message, stacklevel=2)
+
+    def _is_exhausted(self, study: optuna.Study) -> bool:
+        """Whether each architecture of the space has a trial."""
+        trials = study.get_trials(deepcopy=False)
+        if not self.space.size or len(trials) < self.space.size:
+            return False
+        return len({self._name(trial.params) for trial in trials} - {""}) >= self.space.size
 
     def _misuse(self, trial: FrozenTrial, values: Sequence[float]) -> str:
         """What is wrong with the genes or counts of a complete trial; empty if nothing is."""
@@ -233,9 +239,11 @@ class RLMSampler(BaseSampler):
                     f"trial {trial.number} has {gene} from {trial.distributions[gene]}, and {self.space.name}"
                     f" has {expected}: {advice}, with the space of the sampler"
                 )
+        if not (name := self._name(trial.params)):
+            return ""
         try:
             targets = dict(zip(self.settings.objectives, values, strict=True))
-            _check_counts(Row(self.space.name, self._name(trial.params), targets), self.space)
+            _check_counts(Row(self.space.name, name, targets), self.space)
         except ValueError as error:
             return f"trial {trial.number}: {error}; suggestions go by the counts of the space"
         return ""
