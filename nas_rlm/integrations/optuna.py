@@ -121,6 +121,7 @@ class RLMSampler(BaseSampler):
         self._suggester = PoolSuggester(self.space, rlm, self.settings)
         self._suggester.check_constraints()
         self._random = RandomSampler(seed)
+        self._genes = {f"gene{i}": IntDistribution(0, size - 1) for i, size in enumerate(self.space.genes)}
         self._candidates: list[str] = []  # of all suggestions
         self._has_warned = False
         warn_of_minimised_scores(self.settings, stacklevel=3)
@@ -142,11 +143,6 @@ class RLMSampler(BaseSampler):
             )
         return {**self._genes}
 
-    @property
-    def _genes(self) -> dict[str, IntDistribution]:
-        """The parameters of an architecture."""
-        return {f"gene{i}": IntDistribution(0, size - 1) for i, size in enumerate(self.space.genes)}
-
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
@@ -156,8 +152,9 @@ class RLMSampler(BaseSampler):
         with SUGGESTING:
             name = self._suggest(study, trial)
         genome = self.space.encode(self.space.parse(name))
-        genes = {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
-        return {gene: value for gene, value in genes.items() if gene in search_space}
+        return {
+            gene: int(value) for gene, value in zip(self._genes, genome, strict=True) if gene in search_space
+        }
 
     def _suggest(self, study: optuna.Study, trial: FrozenTrial) -> str:
         """The next architecture, which no other trial has."""
@@ -249,7 +246,7 @@ class RLMSampler(BaseSampler):
         return ""
 
     def _architecture(self, params: Mapping[str, Any]) -> Any:
-        genes = [params[f"gene{i}"] for i in range(len(self.space.genes))]
+        genes = [params[gene] for gene in self._genes]
         if not all(map(is_whole_number, genes)):
             raise ValueError(f"genes are {genes}, expected whole numbers")
         return self.space.decode(np.array(genes))

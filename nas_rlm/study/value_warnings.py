@@ -83,7 +83,7 @@ class ValueWarnings:
         if self._has_checked_weights or not trial.weights_file:
             return
         self._has_checked_weights = True
-        if weights_of_network(trial) is None:
+        if weights_of_network(trial.weights_file, trial.onnx()) is None:
             warnings.warn(
                 f"the weights that trial {trial.number} gave are not those of trial.network(): they are kept,"
                 " but files of the front have initial weights; expected the state_dict of trial.network()",

@@ -93,7 +93,7 @@ def _write_networks(directory: Path, front: Path, trials: Sequence[Trial]) -> No
         path, model = front / f"{trial.number:05d}", trial.onnx()
         contents, load = TRAINED
         if trial.weights_file:
-            weights = weights_of_network(trial)
+            weights = weights_of_network(trial.weights_file, model)
             trained = None if weights is None else with_weights(model, weights)
             if weights is None:
                 contents, load = OTHER

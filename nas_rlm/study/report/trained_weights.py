@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,7 +12,6 @@ from onnx import numpy_helper
 from safetensors.torch import load_file
 
 from nas_rlm.graph.torch_module import to_torch
-from nas_rlm.study.trial import Trial
 
 COMPILED, WRAPPED = "_orig_mod.", "module."  # parts of names that wrappers of a module add
 # Each element of a weight gets a number, exact in float32 and no constant of a network, and it is then found
@@ -19,14 +19,21 @@ COMPILED, WRAPPED = "_orig_mod.", "module."  # parts of names that wrappers of a
 FIRST_MARK, MARKS = 2**22, 2**23
 
 
-def weights_of_network(trial: Trial) -> dict[str, torch.Tensor] | None:
-    """Return the trained weights of a trial that has some, if they are of its network; otherwise None."""
-    assert trial.weights_file is not None
+def weights_of_network(path: Path, model: onnx.ModelProto) -> dict[str, torch.Tensor] | None:
+    """Return trained weights if they are of a network.
+
+    Args:
+        path: file of the weights.
+        model: the network, with initial weights.
+
+    Returns:
+        See `matching_weights`; None also if an operator of the network has no torch module.
+    """
     try:
-        network = trial.network()
-    except ValueError:  # it has an operator without a torch module
+        network = to_torch(model)
+    except ValueError:
         return None
-    return matching_weights(load_file(trial.weights_file), network.state_dict())
+    return matching_weights(load_file(path), network.state_dict())
 
 
 def matching_weights(
