@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nas_rlm.study.evaluation import Outcome
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
-from nas_rlm.study.workers.processes import Workers
+from nas_rlm.study.workers.pool import Workers
 from nas_rlm.utils.validation import is_whole_number
 
 MAX_FIRST_FAILURES = 10  # failed trials without a complete one, after which the evaluation counts as broken

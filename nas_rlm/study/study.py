@@ -34,7 +34,8 @@ from nas_rlm.study.trial import PAUSED, Trial
 from nas_rlm.study.value_warnings import warn_of_minimised_scores
 from nas_rlm.study.values import given_values
 from nas_rlm.study.workers.device import DeviceWorkers
-from nas_rlm.study.workers.processes import Workers, make_workers
+from nas_rlm.study.workers.pool import Workers
+from nas_rlm.study.workers.processes import make_workers
 from nas_rlm.study.writing import StorageError
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, shown

@@ -13,14 +13,13 @@ from nas_rlm.study.evaluation import Outcome
 from nas_rlm.study.free_values import checked_measurements
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import Trial
+from nas_rlm.study.workers.pool import Finished, Workers
 
 FIRST_BATCH_SIZE, MIN_BATCH_SIZE = 10, 5
 BATCH_SHARE = 0.5  # of the number of networks that were measured before
 
-Finished = list[tuple[Trial, Outcome]]
 
-
-class DeviceWorkers:
+class DeviceWorkers(Workers):
     """Measures the networks of trials, in batches that grow with the number of measured networks.
 
     A network that the table has is not measured again.

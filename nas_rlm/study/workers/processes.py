@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from nas_rlm.devices.processors import num_processors
 from nas_rlm.files import write_text
@@ -26,6 +26,7 @@ from nas_rlm.study.evaluation import (
 )
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import ERROR, OUTPUT, Trial
+from nas_rlm.study.workers.pool import Clock, Finished, Workers
 from nas_rlm.study.workers.ray_cluster import RayWorkers
 from nas_rlm.study.workers.worker import STARTED, read_message
 from nas_rlm.study.writing import writing
@@ -35,37 +36,9 @@ POLL_SECONDS, WAIT_SECONDS = 0.05, 1.0
 READ_SIZE = 65_536  # bytes of a worker's message
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MAX_OUTPUT_LINES = 3  # of a worker that died, in its error
-MAX_START_SECONDS = 600  # that a worker with a time limit may take to load its function, beyond the limit
-
-Finished = list[tuple[Trial, Outcome]]
 
 
-class Workers(Protocol):
-    """Evaluates trials, a limited number at a time."""
-
-    @property
-    def batch_size(self) -> int:
-        """Number of trials that are asked for at once."""
-
-    @property
-    def num_busy(self) -> int:
-        """Number of trials that are evaluated now."""
-
-    @property
-    def num_free(self) -> int:
-        """Number of trials that can be started now."""
-
-    def start(self, trial: Trial) -> None:
-        """Start the evaluation of a trial."""
-
-    def wait(self) -> Finished:
-        """Wait until some trials are finished, and return them with their outcomes; or none after a while."""
-
-    def close(self) -> None:
-        """End all evaluations."""
-
-
-class ThisProcess:
+class ThisProcess(Workers):
     """This process as the only worker.
 
     Args:
@@ -78,16 +51,8 @@ class ThisProcess:
         self._waiting: list[Trial] = []
 
     @property
-    def batch_size(self) -> int:
-        return 1
-
-    @property
     def num_busy(self) -> int:
         return len(self._waiting)
-
-    @property
-    def num_free(self) -> int:
-        return 1 - len(self._waiting)
 
     def start(self, trial: Trial) -> None:
         self._waiting.append(trial)
@@ -108,17 +73,15 @@ class _Running:
         trial: the trial that it evaluates.
         process: the process, the leader of a process group.
         slot: its number among the workers, which decides its GPU and cores.
-        start: when it was started, in monotonic seconds.
         message: what was read so far of its message, see `nas_rlm.study.workers.worker`.
-        evaluation_start: when its function was loaded, in monotonic seconds; None if it is not yet.
+        clock: when it was started, and when its function was loaded.
     """
 
     trial: Trial
     process: subprocess.Popen[bytes]
     slot: int
-    start: float
     message: bytes = b""
-    evaluation_start: float | None = None
+    clock: Clock = field(default_factory=lambda: Clock(time.monotonic()))
 
     def read(self) -> None:
         """Read what the process wrote to its standard output, without waiting."""
@@ -126,13 +89,8 @@ class _Running:
         with suppress(BlockingIOError):
             while part := os.read(self.process.stdout.fileno(), READ_SIZE):
                 self.message += part
-        if self.evaluation_start is None and STARTED in self.message:
-            self.evaluation_start = time.monotonic()
-
-    def is_late(self, time_limit: float | None) -> bool:
-        """Return whether the evaluation takes longer than a number of seconds, or the start very long."""
-        begin = self.start + MAX_START_SECONDS if self.evaluation_start is None else self.evaluation_start
-        return time_limit is not None and time.monotonic() - begin > time_limit
+        if self.clock.evaluation_start is None and STARTED in self.message:
+            self.clock.evaluation_start = time.monotonic()
 
     def end(self) -> None:
         """End the process and those that it started."""
@@ -142,7 +100,7 @@ class _Running:
         self.process.stdout.close()
 
 
-class ProcessWorkers:
+class ProcessWorkers(Workers):
     """Processes of this machine, a new one for each trial, whose output goes to output.txt of the trial.
 
     Args:
@@ -170,16 +128,8 @@ class ProcessWorkers:
         self._environments = worker_environments(count)
 
     @property
-    def batch_size(self) -> int:
-        return 1
-
-    @property
     def num_busy(self) -> int:
         return len(self._running)
-
-    @property
-    def num_free(self) -> int:
-        return self.count - len(self._running)
 
     def start(self, trial: Trial) -> None:
         with writing(trial.directory / OUTPUT):
@@ -191,7 +141,7 @@ class ProcessWorkers:
         command += [str(self.directory.resolve()), str(trial.number), self.location]
         with open(trial.directory / OUTPUT, "ab") as output:
             process = self._popen(command, self._environments[slot], output)
-        self._running.append(_Running(trial, process, slot, time.monotonic()))
+        self._running.append(_Running(trial, process, slot))
 
     def _popen(
         self, command: Sequence[str], environment: Mapping[str, str], output: IO[bytes]
@@ -223,7 +173,7 @@ class ProcessWorkers:
         running.read()
         if running.process.poll() is not None:
             return True
-        if is_late := running.is_late(self.time_limit):
+        if is_late := running.clock.is_late(self.time_limit):
             kill(running.process)
         return is_late
 
@@ -234,13 +184,13 @@ class ProcessWorkers:
             WrongValuesError: its function gave something other than a number for each objective.
             StorageError: it could not write a file.
         """
-        is_late = running.is_late(self.time_limit)
+        is_late = running.clock.is_late(self.time_limit)
         running.end()  # processes that it started may still run
-        directory, seconds = running.trial.directory, time.monotonic() - running.start
+        directory, seconds = running.trial.directory, running.clock.seconds
         if outcome := read_message(running.message):
             return outcome
         if is_late:
-            error = f"TimeoutError: the evaluation took longer than {self.time_limit:g} s"
+            error = running.clock.late_error(self.time_limit)
         else:
             code = running.process.returncode
             reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"

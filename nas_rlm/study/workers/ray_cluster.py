@@ -15,11 +15,10 @@ from nas_rlm.study.evaluation import EvaluateFunction, Outcome, error_text, load
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import OUTPUT, Trial, Values
 from nas_rlm.study.values import WrongValuesError, given_values
+from nas_rlm.study.workers.pool import Clock, Finished, Workers
 from nas_rlm.study.writing import StorageError, writing
 
 WAIT_SECONDS = 1.0
-
-Finished = list[tuple[Trial, Outcome]]
 
 
 @dataclass
@@ -41,19 +40,14 @@ class _Task:
 
     Args:
         trial: the trial that it evaluates.
-        start: when its function was loaded, in monotonic seconds; None if it is not yet.
+        clock: when it began, and when its function was loaded.
     """
 
     trial: Trial
-    start: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that the evaluation takes so far."""
-        return 0.0 if self.start is None else time.monotonic() - self.start
+    clock: Clock = field(default_factory=Clock)
 
 
-class RayWorkers:
+class RayWorkers(Workers):
     """Tasks of a Ray cluster; what they print and write is copied into the trial's directory at their end.
 
     Values that they report arrive at once.
@@ -89,39 +83,26 @@ class RayWorkers:
         # A new process for each task frees the memory of the last one.
         remote = self._ray.remote(num_cpus=share, num_gpus=gpus, max_calls=1, max_retries=0)
         self._task = remote(_evaluate)
-        # Trial, step and values; at the start of an evaluation the trial alone.
+        # Trial, step and values; the trial alone before its function is loaded, and again after it.
         self._reports = queue.Queue(actor_options={"num_cpus": 0})
         self._running: dict[Any, _Task] = {}
 
     @property
-    def batch_size(self) -> int:
-        """Number of trials that are asked for at once."""
-        return 1
-
-    @property
     def num_busy(self) -> int:
-        """Number of tasks that run or wait."""
         return len(self._running)
 
-    @property
-    def num_free(self) -> int:
-        """Number of tasks that can be started now."""
-        return self.count - len(self._running)
-
     def start(self, trial: Trial) -> None:
-        """Submit the evaluation of a trial."""
         resume_files = _read_files(trial.resume_from) if trial.resume_from else None
         request = trial.number, trial.architecture, trial.seed, self.settings, trial.budget, resume_files
         task = self._task.remote(self.function, self._reports, *request)
         self._running[task] = _Task(trial)
 
     def wait(self) -> Finished:
-        """Wait until some tasks are finished, and return trials with outcomes; or none after a while."""
         done, _ = self._ray.wait(list(self._running), timeout=WAIT_SECONDS)
         self._record_reports()
         if done:
             return [self._finish(reference) for reference in done]
-        late = [reference for reference, task in self._running.items() if self._is_late(task)]
+        late = [reference for reference, task in self._running.items() if task.clock.is_late(self.time_limit)]
         for reference in late:
             self._ray.cancel(reference, force=True)
         return [self._end_late(reference) for reference in late]
@@ -133,18 +114,17 @@ class RayWorkers:
             number, *step_and_values = self._reports.get_nowait()
             if number not in tasks:
                 continue
+            task = tasks[number]
             if step_and_values:
-                tasks[number].trial.report(*step_and_values)
+                task.trial.report(*step_and_values)
+            elif task.clock.load_start is None:
+                task.clock.load_start = time.monotonic()
             else:
-                tasks[number].start = time.monotonic()
-
-    def _is_late(self, task: _Task) -> bool:
-        return self.time_limit is not None and task.seconds > self.time_limit
+                task.clock.evaluation_start = time.monotonic()
 
     def _end_late(self, reference: Any) -> tuple[Trial, Outcome]:
         task = self._running.pop(reference)
-        error = f"TimeoutError: the evaluation took longer than {self.time_limit:g} s"
-        return task.trial, Outcome(error=error, cost=task.seconds)
+        return task.trial, Outcome(error=task.clock.late_error(self.time_limit), cost=task.clock.seconds)
 
     def _finish(self, reference: Any) -> tuple[Trial, Outcome]:
         """The outcome of a task; its files are copied."""
@@ -153,7 +133,7 @@ class RayWorkers:
         try:
             evaluation: _Evaluation = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            return trial, Outcome(error=error_text(error), cost=task.seconds)
+            return trial, Outcome(error=error_text(error), cost=task.clock.seconds)
         with writing(trial.directory):
             _write_files(trial.directory, evaluation.files)
         if not isinstance(evaluation.outcome, Outcome):
@@ -161,7 +141,6 @@ class RayWorkers:
         return trial, evaluation.outcome
 
     def close(self) -> None:
-        """End all tasks and the connection."""
         for reference in self._running:
             self._ray.cancel(reference, force=True)
         self._running.clear()
@@ -182,8 +161,7 @@ def _evaluate(
 
     Args:
         function: evaluates a trial, or its location.
-        reports: queue of its start, the number of the trial, and of the values that it reports: trial, step
-            and values.
+        reports: queue of its progress, see `RayWorkers`.
         number: number of the trial.
         architecture: its architecture.
         seed: its seed.
@@ -191,6 +169,7 @@ def _evaluate(
         budget: budget to reach, in a study with budgets.
         resume_files: files of the evaluation with the budget before by relative path, if there is one.
     """
+    reports.put((number,))
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as former:
         directory = Path(name)
         _write_files(Path(former), resume_files or {})

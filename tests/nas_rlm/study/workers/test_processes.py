@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,13 +51,26 @@ def test_loading_the_function_does_not_count_as_evaluation(open_study, tmp_path)
     assert study.trials[0].state == COMPLETE
 
 
+HANGING = """
+import pathlib, time
+
+marker = pathlib.Path(__file__).with_suffix(".loaded")
+if marker.exists():  # the worker loads it after the process of the study
+    time.sleep(600)
+marker.touch()
+
+def train(trial):
+    return 50.0
+"""
+
+
 def test_a_function_that_takes_too_long_to_load_is_ended(open_study, tmp_path, monkeypatch):
-    monkeypatch.setattr("nas_rlm.study.workers.processes.MAX_START_SECONDS", 0)
+    monkeypatch.setattr("nas_rlm.study.workers.pool.MAX_START_SECONDS", 0)
     path = tmp_path / "loading.py"
-    path.write_text("import time\ntime.sleep(60)\ndef train(trial):\n    return 50.0\n")
+    path.write_text(HANGING)
     study = open_study()
     study.optimize(f"{path}:train", trials=1, workers=1, time_limit=1)
-    assert study.trials[0].error == "TimeoutError: the evaluation took longer than 1 s"
+    assert re.fullmatch(r"TimeoutError: the function was not loaded after \d s", study.trials[0].error)
 
 
 def test_the_error_of_a_process_that_ended_has_the_end_of_what_it_printed(open_study, mine):

@@ -7,6 +7,7 @@ import pytest
 from nas_rlm import Study
 from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, RUNNING
 from nas_rlm.study.values import WrongValuesError
+from tests.nas_rlm.study.workers.test_processes import HANGING
 
 pytest.importorskip("ray", reason="needs Ray")
 
@@ -59,6 +60,15 @@ def test_time_before_an_evaluation_does_not_count_as_one(open_study, tmp_path):
     study = open_study()
     study.optimize(f"{tmp_path / 'loading.py'}:train", trials=1, workers=1, ray="local", time_limit=5)
     assert study.trials[0].state == COMPLETE and study.trials[0].cost < 5
+
+
+@pytest.mark.long
+def test_a_function_that_takes_too_long_to_load_is_ended(open_study, tmp_path, monkeypatch):
+    monkeypatch.setattr("nas_rlm.study.workers.pool.MAX_START_SECONDS", 0)
+    (tmp_path / "loading.py").write_text(HANGING)
+    study = open_study()
+    study.optimize(f"{tmp_path / 'loading.py'}:train", trials=1, workers=1, ray="local", time_limit=3)
+    assert study.trials[0].error.startswith("TimeoutError: the function was not loaded after ")
 
 
 REPORTING = """
