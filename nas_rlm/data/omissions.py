@@ -144,7 +144,10 @@ def to_number(value: object) -> float | None:
 
 def describe_error(error: Exception) -> str:
     """Return the first line of an error's message, or what is missing, or the name of its type."""
-    lines = str(error).strip().splitlines()
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # of a class of a user
+        lines = []
     if not lines:
         return type(error).__name__
     return f"{lines[0]} is missing" if isinstance(error, KeyError) else lines[0]

@@ -16,13 +16,13 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.acquisition.candidate_pool import can_be_built
 from nas_rlm.search.lookup import Labels, read_labels, select_labels
 from nas_rlm.search.settings import QUANTILE_LEVELS
-from nas_rlm.study.evaluation import MAX_ERROR_LENGTH, Outcome, error_text
+from nas_rlm.study.evaluation import MAX_ERROR_LENGTH, Outcome, error_text, save_weights
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
 from nas_rlm.study.records import Result, Suggestion, Suggestions
 from nas_rlm.study.search_suggestion import make_suggester
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import Suggester
-from nas_rlm.study.trial import Trial, Values
+from nas_rlm.study.trial import WEIGHTS, Trial, Values
 from nas_rlm.study.value_warnings import ValueWarnings
 from nas_rlm.study.values import NotFiniteError, checked_value, given_values
 from nas_rlm.study.view import StudyView
@@ -105,6 +105,7 @@ class AskTellStudy(StudyView):
         step: int | None = None,
         failure: str | BaseException | None = None,
         cost: float = 0.0,
+        weights: Any = None,
     ) -> None:
         """Record the values of a trial, the values of a step of its training, or its failure.
 
@@ -120,10 +121,12 @@ class AskTellStudy(StudyView):
             step: number of the epoch or step, of a trial that is still running.
             failure: why the trial failed.
             cost: seconds that the evaluation took.
+            weights: trained weights for the files of the front: a `state_dict`, or a torch module.
 
         Raises:
             ValueError: the trial is unknown or finished, a value is missing or out of range, there are values
-                and a failure, or the cost is no finite number from 0.
+                and a failure, weights of a failure or a step, or weights that are no tensors, or the cost is
+                no finite number from 0.
             StorageError: the disk is full.
 
         Warns:
@@ -132,6 +135,8 @@ class AskTellStudy(StudyView):
         cost = _checked_cost(cost)
         found = self._trial(trial)
         self._store.check_running(found)
+        if weights is not None and (failure is not None or step is not None):
+            raise ValueError(f"trial {found.number} has weights: expected them with its final values")
         if failure is not None:
             if values is not None or step is not None:
                 raise ValueError(
@@ -155,6 +160,8 @@ class AskTellStudy(StudyView):
             values = found.last_values
         try:
             given = given_values(self.settings, values, complete=True)
+            if weights is not None:
+                save_weights(weights, found.directory / WEIGHTS, f"study.tell of trial {found.number}")
         except NotFiniteError as error:
             self._store.finish(found, Result(error=str(error), cost=cost))
         else:

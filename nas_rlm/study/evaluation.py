@@ -122,7 +122,7 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
     Args:
         weights: a `state_dict`, or a torch module.
         path: the file.
-        source: what returned the weights, for messages.
+        source: what gave the weights, for messages.
 
     Raises:
         WrongValuesError: it is something else.
@@ -136,19 +136,21 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
         weights = weights.state_dict()
     if not isinstance(weights, Mapping):
         raise WrongValuesError(
-            f"{source} returned weights of type {type(weights).__name__}, expected a state_dict; several"
+            f"{source} gave weights of type {type(weights).__name__}, expected a state_dict; several"
             " values are given as one mapping, such as {'accuracy': 71.2, 'loss': 0.3}"
         )
     if others := [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]:
         raise WrongValuesError(
-            f"{source} returned weights of which {others[0]!r} is of type"
+            f"{source} gave weights of which {others[0]!r} is of type"
             f" {type(weights[others[0]]).__name__}, expected a pair of the values and a state_dict of tensors"
         )
-    unstorable = f"{source} returned weights that cannot be stored, expected dense tensors"
+    unstorable = f"{source} gave weights that cannot be stored, expected dense tensors"
     try:
         tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
     except RuntimeError as error:  # sparse and meta tensors
         raise WrongValuesError(f"{unstorable}: {error}") from error
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path), atomic_write(path) as temporary:
         try:
             save_file(tensors, temporary)

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import nas_rlm
 from nas_rlm.study import free_values
@@ -91,6 +92,38 @@ def test_failures_are_told(open_study):
     assert (first.state, first.error, first.cost) == (FAILED, "MemoryError: no memory", 3)
     assert second.error == "diverged"
     assert [t.error for t in open_study().trials][:2] == ["MemoryError: no memory", "diverged"]
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise RuntimeError("has no text")
+
+
+def test_an_error_without_a_text_is_named(open_study):
+    study = open_study()
+    study.tell(study.ask(), failure=Silent())
+    assert study.trials[0].error == "Silent"
+
+
+def test_weights_are_told(open_study):
+    study = open_study()
+    trial = study.ask()
+    module = trial.network()
+    with pytest.raises(ValueError, match="trial 0 has weights: expected them with its final values"):
+        study.tell(trial, 30.0, step=1, weights=module)
+    with pytest.raises(ValueError, match="trial 0 has weights: expected them with its final values"):
+        study.tell(trial, failure="out of memory", weights=module)
+    with pytest.raises(ValueError, match="trial 0 gave weights of type float, expected a state_dict"):
+        study.tell(trial, 80.0, weights=0.3)
+    assert trial.state == RUNNING and trial.weights_file is None
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(0.5)
+    study.tell(trial, 80.0, weights=module)
+    study.report()
+    stored = load_file(open_study().trials[0].weights_file)
+    assert all(torch.equal(stored[name], value) for name, value in module.state_dict().items())
+    assert (study.directory / "front" / "00000.safetensors").is_file()
 
 
 def test_values_and_a_failure_are_refused(open_study):

@@ -83,14 +83,14 @@ GAVE = "the training function train "
         ("'high'", GAVE + "gave {'accuracy': 'high'}, and accuracy is 'high', expected a percentage"),
         ("{'accuracy': None}", "gave {'accuracy': None}, and accuracy is None, expected a percentage"),
         ("{'accuracy': [71.0, 72.0]}", "and accuracy is [71.0, 72.0], expected a percentage"),
-        ("(71.0, 0.3)", "returned weights of type float, expected a state_dict; several values are given as"),
+        ("(71.0, 0.3)", "gave weights of type float, expected a state_dict; several values are given as"),
         (
             "({}, {'accuracy': 71.0})",
-            "returned weights of which 'accuracy' is of type float, expected a pair",
+            "gave weights of which 'accuracy' is of type float, expected a pair",
         ),
         (
             "(71.0, {'w': torch.ones(3).to_sparse()})",
-            "train returned weights that cannot be stored, expected dense tensors: ",
+            "train gave weights that cannot be stored, expected dense tensors: ",
         ),
         ("(71.0, {'w': torch.ones(3, device='meta')})", "weights that cannot be stored, expected dense"),
         ("(71.0, 0.3, 1.0)", "accuracy is (71.0, 0.3, 1.0), expected a percentage"),

@@ -43,12 +43,24 @@ def test_an_evaluation_that_takes_too_long_is_ended(open_study, mine):
     assert study.trials[0].cost >= 1
 
 
+LOADING = """
+import os, time
+time.sleep(2)
+
+def train(trial):
+    if trial.number:
+        os._exit(3)
+    return 50.0
+"""
+
+
 def test_loading_the_function_does_not_count_as_evaluation(open_study, tmp_path):
     path = tmp_path / "loading.py"
-    path.write_text("import time\ntime.sleep(2)\ndef train(trial):\n    return 50.0\n")
+    path.write_text(LOADING)
     study = open_study()
-    study.optimize(f"{path}:train", trials=1, workers=1, time_limit=1)
-    assert study.trials[0].state == COMPLETE
+    study.optimize(f"{path}:train", trials=2, workers=1, time_limit=1)
+    assert [trial.state for trial in study.trials] == [COMPLETE, FAILED]
+    assert max(trial.cost for trial in study.trials) < 2
 
 
 HANGING = """
