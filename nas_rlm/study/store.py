@@ -27,6 +27,7 @@ from nas_rlm.study.records import Result, Suggestion, Suggestions, TrialResult
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, RUNNING, Trial, Values
 from nas_rlm.study.writing import StorageError, locked, writing
 from nas_rlm.utils.json_lines import append_records
+from nas_rlm.utils.validation import printable
 from search_spaces import SearchSpace
 from search_spaces.loading import network_fingerprint
 
@@ -318,7 +319,7 @@ class TrialStore:
             event["budget_cost"] = 0 if is_added else trial.next_cost
         if result.additional:
             event["additional"] = dict(result.additional)
-        return event | ({"error": result.error} if result.error else {})
+        return event | ({"error": printable(result.error)} if result.error else {})
 
     def _start(self, trial: Trial, owner: str, evaluation: str) -> None:
         self._append({"event": "start", "trial": trial.number, "owner": owner, "evaluation": evaluation})

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 from nas_rlm.data.objective_kinds import resembles_score, unit_warnings
+from nas_rlm.data.omissions import is_storable
 from nas_rlm.study.evaluation import Outcome
 from nas_rlm.study.report.results import front_of
 from nas_rlm.study.report.trained_weights import weights_of_network
@@ -41,21 +42,30 @@ class ValueWarnings:
 
     def __init__(self, settings: StudySettings) -> None:
         self.settings = settings
-        self._has_checked_units = self._has_named_additional = self._has_named_failure = False
+        self._has_checked_units = self._has_named_failure = False
+        self._named_additional: set[str] = set()
         self._has_checked_weights = False
 
     def name_additional(self, trial: Trial, outcome: Outcome) -> None:
-        """Warn of values that a trial gave or reported beside its objectives."""
+        """Warn of values that a trial gave or reported beside its objectives, of each name once."""
         reported = {name for values in trial.steps.values() for name in values}
-        kept = sorted({*outcome.additional, *reported.difference(self.settings.evaluated)})
-        if self._has_named_additional or not (kept or outcome.ignored):
+        kept = {*outcome.additional, *reported.difference(self.settings.evaluated)} - self._named_additional
+        ignored = dict.fromkeys(name for name in outcome.ignored if name not in self._named_additional)
+        self._named_additional |= {*kept, *ignored}
+        if not (kept or ignored):
             return
-        self._has_named_additional = True
         objectives = " and ".join(self.settings.evaluated)
-        texts = [f"{listed(kept)}: kept as additional values, no objectives"] if kept else []
-        known = [name for name in outcome.ignored if name in self.settings.search.all_objectives]
+        texts = [f"{listed(sorted(kept))}: kept as additional values, no objectives"] if kept else []
+        known = [name for name in ignored if name in self.settings.search.all_objectives]
         texts += [f"{listed(known)}: not used, but counted, measured or predicted"] if known else []
-        others = [name for name in outcome.ignored if name not in known]
+        unstorable = [name for name in ignored if not is_storable(name)]
+        shown = listed([repr(name) for name in unstorable])
+        texts += (
+            [f"{shown}: not kept, names need characters other than blanks and , < > = @"]
+            if unstorable
+            else []
+        )
+        others = [name for name in ignored if name not in {*known, *unstorable}]
         texts += [f"{listed(others)}: not kept, no finite numbers"] if others else []
         warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=3)
 

@@ -79,15 +79,15 @@ def given_values(
     objectives = {
         name: checked_value(name, values[name], f"{given}, and ") for name in names if name in values
     }
+    others = {str(name): value for name, value in values.items() if name not in objectives}
     additional = {
         name: number
-        for name, value in values.items()
-        if isinstance(name, str)
-        and name not in settings.search.all_objectives
+        for name, value in others.items()
+        if name not in settings.search.all_objectives
         and is_storable(name)
         and (number := to_number(value)) is not None
     }
-    ignored = [str(name) for name in values if name not in objectives and name not in additional]
+    ignored = [name for name in others if name not in additional]
     return GivenValues(objectives, additional, ignored)
 
 

@@ -43,6 +43,7 @@ class TrainingState:
         self.averaged = AveragedWeights(network, recipe.ema)
         self.step, self.best, self.validations_since_best = 0, -math.inf, 0
 
+    @torch.enable_grad()
     def advance(
         self, ids: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor, total_steps: int
     ) -> float:

@@ -155,6 +155,16 @@ def shown(value: object, max_characters: int = MAX_SHOWN_CHARACTERS) -> str:
     return text if len(text) <= max_characters else f"{text[:max_characters]}…"
 
 
+def printable(text: str) -> str:
+    r"""Return a text whose control characters and line ends are blanks.
+
+    Examples:
+        >>> printable("a\x1b[31m")
+        'a [31m'
+    """
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 def listed(names: Collection[str]) -> str:
     """Return names, of many the first ones, separated by commas."""
     ellipsis = ", …" if len(names) > MAX_LISTED_NAMES else ""

@@ -113,6 +113,7 @@ def fit_gains(kernels: Tensor, used: Tensor, targets: Tensor, scales: Tensor) ->
     initial = torch.full_like(used, INITIAL_LOG_GAIN)
     initial[:, 0] = 0.0  # of the constant
 
+    @torch.enable_grad()
     def gradient(parameters: Tensor) -> Tensor:
         variables = parameters.detach().requires_grad_()
         log_gains, log_noise = variables[:, :-1], variables[:, -1]

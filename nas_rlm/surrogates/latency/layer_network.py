@@ -183,6 +183,7 @@ class LayerNetwork(nn.Module):
         return MAX_LOG_FACTOR * torch.tanh(self.head(hidden) / MAX_LOG_FACTOR), hidden
 
 
+@torch.enable_grad()
 def fit_layer_network(
     counts: LayerCounts,
     networks: np.ndarray,

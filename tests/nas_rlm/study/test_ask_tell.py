@@ -88,7 +88,9 @@ def test_failures_are_told(open_study):
     study.tell(first, failure=MemoryError("no memory"), cost=3)
     study.tell(second, failure="diverged")
     study.tell(study.ask(), failure="x" * 10_000)
-    assert len(study.trials.pop().error) == 500
+    study.tell(study.ask(), failure="a\x00\x1b[31m\u202eb")
+    assert study.trials.pop().error == "a  [31m b"
+    assert len(study.trials[2].error) == 500
     assert (first.state, first.error, first.cost) == (FAILED, "MemoryError: no memory", 3)
     assert second.error == "diverged"
     assert [t.error for t in open_study().trials][:2] == ["MemoryError: no memory", "diverged"]
@@ -273,6 +275,16 @@ def test_additional_values_are_told(open_study):
     assert first.values == {"accuracy": 90.0, "flops": CELLS.flops(first.parsed)}
     study.add(CELLS.sample(np.random.default_rng(0)), {"accuracy": 71.0, "loss": 2.0})
     assert [t.additional for t in open_study().trials] == [{"loss": 0.5}, {"loss": 0.25}, {"loss": 2.0}]
+
+
+def test_additional_values_with_names_that_cannot_be_stored_are_named(open_study):
+    study = open_study()
+    first, second = study.ask(2)
+    with pytest.warns(UserWarning, match="'<b>loss', 'my loss': not kept, names need characters other than"):
+        study.tell(first, {"accuracy": 90.0, "<b>loss": 0.5, "my loss": 0.5, 3: 0.5})
+    with pytest.warns(UserWarning, match="trial 1 gave more than accuracy: 'loss=': not kept, names need"):
+        study.tell(second, {"accuracy": 90.0, "<b>loss": 0.5, "loss=": 0.5, 3: 0.5})
+    assert [trial.additional for trial in study.trials] == [{"3": 0.5}] * 2
 
 
 def test_levels_are_checked_where_the_values_are_known(open_study):

@@ -51,6 +51,13 @@ def fitted(cells, device, num_labels=NUM_LABELS, noise=0.02):
     return surrogate, inputs[num_labels:], values[num_labels:]
 
 
+def test_it_is_fitted_where_gradients_are_disabled(cells):
+    surrogate, inputs, _ = fitted(cells, "live", num_labels=20)
+    with torch.no_grad():
+        same, _, _ = fitted(cells, "live", num_labels=20)
+    assert np.array_equal(surrogate.predict(inputs, NAME).median, same.predict(inputs, NAME).median)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_devices_that_execute_networks_differently_are_predicted(cells, device):
     surrogate, inputs, true = fitted(cells, device)
