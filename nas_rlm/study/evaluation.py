@@ -149,8 +149,6 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
         tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
     except RuntimeError as error:  # sparse and meta tensors
         raise WrongValuesError(f"{unstorable}: {error}") from error
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path), atomic_write(path) as temporary:
         try:
             save_file(tensors, temporary)
