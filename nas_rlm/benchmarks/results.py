@@ -133,3 +133,15 @@ def over_seeds(results: Mapping[Key, object], field: str) -> dict[tuple[Any, ...
     for key, result in results.items():
         groups.setdefault((*key[:-2], key[-1]), []).append(float(getattr(result, field)))
     return groups
+
+
+def mean_and_worst(results: Mapping[Key, object], field: str) -> dict[tuple[Any, ...], tuple[float, float]]:
+    """Return the mean and the worst over seeds, by the key without the seed.
+
+    Args:
+        results: see `over_seeds`.
+        field: `regret`, of which the largest is the worst, or `relative_hypervolume`.
+    """
+    worst = max if field == "regret" else min
+    groups = over_seeds(results, field)
+    return {key: (sum(values) / len(values), worst(values)) for key, values in groups.items()}

@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+POPULATION = 10  # architectures a generation, of evolution and NSGA-II on true values
+
 
 @dataclass(frozen=True)
 class Schedule:

@@ -87,9 +87,15 @@ class TablePredictor:
             names: the architectures.
             objectives: K of the table's objectives.
             reference: reference point, K values.
+
+        Raises:
+            ValueError: no architecture of the table is better than the reference point.
         """
-        volume = hypervolume(self.measured_values(names, objectives), objectives, reference)
-        return volume / self.max_hypervolume(tuple(objectives), tuple(reference))
+        most = self.max_hypervolume(tuple(objectives), tuple(reference))
+        if not most:
+            point = ", ".join(f"{n} {v:g}" for n, v in zip(objectives, reference, strict=True))
+            raise ValueError(f"no architecture of the table is better than the reference point: {point}")
+        return hypervolume(self.measured_values(names, objectives), objectives, reference) / most
 
     def max_hypervolume(self, objectives: tuple[str, ...], reference: tuple[float, ...]) -> float:
         """Return the hypervolume of all architectures of the table."""

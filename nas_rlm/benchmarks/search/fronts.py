@@ -14,6 +14,7 @@ import numpy as np
 import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.results import over_seeds
+from nas_rlm.benchmarks.schedule import POPULATION
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.search.acquisition.active_search import propose
@@ -35,7 +36,6 @@ OBJECTIVE_SETS = (
     ("accuracy", "latency/gold_6226", "latency/titan_rtx_256"),
 )
 EVALUATION_COUNTS = (50, 100, 200, 500, 1000, 2000, 5000, 10000)  # after which a search is evaluated
-TRUE_VALUE_POPULATION = 10  # architectures per generation of searches that query true values
 SHORTLIST_SIZE = 100
 SELECTION_ROUNDS = 4  # rounds in which labels are chosen
 MODEL, COSTS, TRUE_VALUES = "model", "costs", "true values"  # what a search queries
@@ -156,7 +156,7 @@ def search_benchmark(
     trained: dict[tuple[int, tuple[str, ...]], tuple[list[Row], SamplingPredictor]] = {}  # the latest one
     for seed, objectives, method in progress_bar(remaining, "search", unit="search", disable=not progress):
         queried, algorithm = METHODS[method]
-        size = TRUE_VALUE_POPULATION if queried == TRUE_VALUES else plan.population
+        size = POPULATION if queried == TRUE_VALUES else plan.population
         generations = plan.evaluations // size
         settings = SearchSettings(*(space.name, objectives, (), algorithm, size, generations, seed))
         rows: list[Row] = []

@@ -6,19 +6,21 @@ A suggestion that is not in a table or was evaluated before is replaced by the n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nas_rlm.benchmarks.schedule import POPULATION
 from nas_rlm.utils.extras import require
 from search_spaces import SearchSpace
 
 if TYPE_CHECKING:
     import optuna
 
-OPTUNA, SMAC = ("tpe", "gp"), "smac"
+OPTUNA, SMAC = ("tpe", "gp", "optuna_nsga2"), "smac"
 GENE_OPTIMIZERS = (*OPTUNA, SMAC)
 ORDERED_SPACES = ("nats_size", "ofa_mbv3", "ofa_proxyless", "ofa_resnet50")  # whose genes are numbers
 
@@ -64,6 +66,7 @@ class _Optuna:
         samplers: dict[str, Callable[..., optuna.samplers.BaseSampler]] = {
             "tpe": optuna.samplers.TPESampler,
             "gp": optuna.samplers.GPSampler,
+            "optuna_nsga2": partial(optuna.samplers.NSGAIISampler, population_size=POPULATION),
         }
         directions = [optuna.study.StudyDirection.MINIMIZE] * num_objectives
         self._study = optuna.create_study(directions=directions, sampler=samplers[method](seed=seed))

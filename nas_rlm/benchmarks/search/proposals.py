@@ -14,8 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 import search_spaces
-from nas_rlm.benchmarks.results import over_seeds
-from nas_rlm.benchmarks.schedule import Schedule
+from nas_rlm.benchmarks.schedule import POPULATION, Schedule
 from nas_rlm.benchmarks.search.acquisitions import select_by_scalarisation, select_optimistic
 from nas_rlm.benchmarks.search.gene_optimizers import (
     GENE_OPTIMIZERS,
@@ -57,7 +56,6 @@ COUNTS = (25, 50, 100, 200)  # evaluations, or costs of mean trainings, after wh
 # to the elements of activations.
 CONSTANT_SHARE = 0.2
 NUM_OF_MEAN = 300  # random architectures whose mean training is the unit
-POPULATION = 10  # of evolution and NSGA-II
 # Architectures that `propose` selects at once, while there are fewer evaluations than the first number.
 BATCH_SIZES = ((1, 10), (50, 5), (100, 10), (math.inf, 20))
 REFERENCE_MARGIN = 1.1  # of the largest cost of the table, where no reference value is published
@@ -106,6 +104,27 @@ def without_network(rlm: RLM, space: str, knows_others: bool = True) -> RLM:
     return cast("RLM", _WithoutNetwork(others if knows_others else {}))
 
 
+def table_reference(true_values: TablePredictor, space: str, objectives: Sequence[str]) -> list[float]:
+    """Return the reference point of a table: published values, or values beyond its worst ones.
+
+    The latter are also used where no architecture of the table is better than the published values.
+
+    Args:
+        true_values: the table.
+        space: name of its space.
+        objectives: K of its objectives.
+    """
+    published = published_reference_values(space)
+    values = true_values.measured_values(list(true_values.values), objectives)
+    worst = [
+        float(column.min() if is_maximised(objective) else REFERENCE_MARGIN * column.max())
+        for objective, column in zip(objectives, values.T, strict=True)
+    ]
+    reference = [published.get(o, w) for o, w in zip(objectives, worst, strict=True)]
+    is_reached = true_values.max_hypervolume(tuple(objectives), tuple(reference)) > 0
+    return reference if is_reached else worst
+
+
 class ProposalBenchmark:
     """A table with the objectives of a search.
 
@@ -132,16 +151,11 @@ class ProposalBenchmark:
         self.true_values = TablePredictor(table, objectives)
         self.space = TableSpace(search_spaces.get(table.rows[0].space), list(self.true_values.values))
         self.rlm = without_network(rlm, self.space.name, knows_others)
-        values = self.true_values.measured_values(self.space.names, objectives)
-        published = published_reference_values(self.space.name)
-        worst = [
-            c.min() if is_maximised(o) else REFERENCE_MARGIN * c.max()
-            for o, c in zip(objectives, values.T, strict=True)
-        ]
-        self.reference = [published.get(o, w) for o, w in zip(objectives, worst, strict=True)]
+        self.reference = table_reference(self.true_values, self.space.name, objectives)
         with_layers = any(name.startswith(LATENCY_PREFIX) for name in self.learned)
         model = ObjectivePredictor(self.rlm)
         self._predictor = CachedPredictor(model, self.space, with_layers)  # its features are of all searches
+        values = self.true_values.measured_values(self.space.names, objectives)
         self.best_cost = float(minimised(values, objectives)[:, 0].min())
 
     @property
@@ -272,17 +286,3 @@ def proposal_benchmark(
         names = benchmark.run(method, seed, max(schedule.counts))
         for count in schedule.counts:
             yield (objectives, method, seed, count), benchmark.evaluate(benchmark.affordable(names, count))
-
-
-def mean_and_worst(
-    results: Mapping[Key, ProposalEvaluation], field: str
-) -> dict[tuple[str, str, int], tuple[float, float]]:
-    """Return the mean and the worst over seeds, by objectives, method and number of evaluations.
-
-    Args:
-        results: see `proposal_benchmark`.
-        field: `regret`, of which the largest is the worst, or `relative_hypervolume`.
-    """
-    worst = max if field == "regret" else min
-    groups = over_seeds(results, field)
-    return {key: (float(np.mean(values)), worst(values)) for key, values in groups.items()}

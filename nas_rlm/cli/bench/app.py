@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cyclopts import App
 
 import search_spaces
+from nas_rlm.benchmarks.results import mean_and_worst
 from nas_rlm.cli.app import app
 from nas_rlm.utils.validation import suggest
 
@@ -66,6 +67,18 @@ def with_objectives_of(table: Table, other: Table) -> Table:
     return Table(table.name, rows)
 
 
+def read_joined_table(space: str, data: Path | None, also: Path | None) -> Table:
+    """Return the rows of a space with the objectives of another table, see `with_objectives_of`.
+
+    Args:
+        space: name of the space.
+        data: the table; None for that of the space in the data directory.
+        also: the other table; None for none.
+    """
+    table = read_space_table(space, data)
+    return with_objectives_of(table, read_space_table(space, also)) if also else table
+
+
 def read_measured_table(space: str, objective: str, data: Path | None = None) -> Table:
     """Return the rows of a space, see `read_space_table`, of which some have an objective.
 
@@ -105,3 +118,25 @@ def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
     for name in methods:
         if name not in known:
             raise ValueError(f"unknown method {name!r}; {suggest(name, known)}")
+
+
+def print_searches(
+    results: Mapping[tuple[Any, ...], object], methods: Sequence[str], count_name: str
+) -> None:
+    """Print the mean and the worst over seeds of hypervolumes and regrets.
+
+    Args:
+        results: with hypervolumes and regrets, by objectives, method, seed and count.
+        methods: the methods to print.
+        count_name: what is counted, such as evaluations.
+    """
+    volumes, regrets = (mean_and_worst(results, field) for field in ("relative_hypervolume", "regret"))
+    width = max(12, *(len(method) + 1 for method in methods))
+    print(f"{'method':<{width}}{count_name:>12}{'hypervolume':>14}{'worst':>10}{'regret':>12}{'worst':>10}")
+    for method in methods:
+        for key, (volume, low) in sorted(volumes.items()):
+            if key[1] == method:
+                regret, high = regrets[key]
+                print(
+                    f"{method:<{width}}{key[-1]:>12}{volume:>14.2%}{low:>10.2%}{regret:>12.4g}{high:>10.4g}"
+                )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Flag, Integer, check_minimum, load
-from nas_rlm.cli.bench.app import bench, check_methods, draw_rows, read_space_table, with_objectives_of
+from nas_rlm.cli.bench.app import bench, check_methods, draw_rows, print_searches, read_joined_table
 
 
 @bench.command(name="propose")
@@ -30,16 +30,16 @@ def bench_propose(
     `propose` chooses ten architectures first, then five at a time up to 50, ten up to 100, and twenty. It
     uses no surrogate of the space in question. `study` chooses one at a time, and considers what its training
     costs. The others are random search, regularised evolution and NSGA-II with ten architectures a
-    generation, Optuna's samplers TPE and GP, and SMAC. `optimistic` and `scalarised` select as `propose`
-    does, but by the hypervolume of optimistic quantiles, and by random scalarisations, instead of expected
-    improvement. Prints the mean and the worst over seeds of the hypervolume relative to the table's, and of
-    the regret in the first objective.
+    generation, Optuna's samplers TPE, GP and NSGA-II, and SMAC. `optimistic` and `scalarised` select as
+    `propose` does, but by the hypervolume of optimistic quantiles, and by random scalarisations, instead of
+    expected improvement. Prints the mean and the worst over seeds of the hypervolume relative to the table's,
+    and of the regret in the first objective.
 
     Args:
         space: name of the search space.
         objectives: objectives, of which flops and params are known.
-        methods: some of propose, study, optimistic, scalarised, random, evolution, nsga2, tpe, gp and smac;
-            tpe and gp need Optuna, and smac needs SMAC.
+        methods: some of propose, study, optimistic, scalarised, random, evolution, nsga2, tpe, gp,
+            optuna_nsga2 and smac; the last four need Optuna or SMAC.
         seeds: number of searches of each kind, with seeds from 0.
         evaluations: evaluations of a search; it is judged after 25, 50, 100, 200 and all of them.
         rows: random rows of the table with the first objective that are used; 0 for all.
@@ -58,16 +58,13 @@ def bench_propose(
         METHODS,
         ProposalBenchmark,
         ProposalEvaluation,
-        mean_and_worst,
         proposal_benchmark,
     )
 
     check_minimum("--seeds", seeds, 1)
     check_minimum("--evaluations", evaluations, 1)
     check_methods(methods, METHODS)
-    table = read_space_table(space, data)
-    if also:
-        table = with_objectives_of(table, read_space_table(space, also))
+    table = read_joined_table(space, data, also)
     if rows:
         table = draw_rows(table.where_measured(objectives[0]), rows)
     settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown, "by_cost": by_cost}
@@ -81,10 +78,5 @@ def bench_propose(
     )
     results.add_all(found)
     names = " x ".join(objectives)
-    records = {k: v for k, v in results.records.items() if k[0] == names and k[2] < seeds}
-    volumes, regrets = (mean_and_worst(records, f) for f in ("relative_hypervolume", "regret"))
-    print(f"{'method':<12}{'evaluations':>12}{'hypervolume':>14}{'worst':>10}{'regret':>12}{'worst':>10}")
-    for method in methods:
-        for count in counts:
-            (volume, low), (regret, high) = volumes[names, method, count], regrets[names, method, count]
-            print(f"{method:<12}{count:>12}{volume:>14.2%}{low:>10.2%}{regret:>12.4g}{high:>10.4g}")
+    records = {k: v for k, v in results.records.items() if k[0] == names and k[2] < seeds and k[3] in counts}
+    print_searches(records, methods, "evaluations")

@@ -35,3 +35,10 @@ def test_a_labelled_predictor_returns_labels_where_there_are_any():
     assert (samples[1, :, 0] == 50).all() and (samples[:, :, 1] == others[:, :, 1]).all()
     assert (samples[[0, 2]] == others[[0, 2]]).all()
     assert labelled.status([str(cell) for cell in cells]) == {str(cells[1]): "measured"}
+
+
+def test_a_reference_point_that_no_architecture_reaches_is_refused():
+    table = Table("mine", [Row("nasbench201", "cell", {"accuracy": 60.0})])
+    predictor = TablePredictor(table, ["accuracy"])
+    with pytest.raises(ValueError, match="better than the reference point: accuracy 80"):
+        predictor.relative_hypervolume(["cell"], ["accuracy"], [80.0])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nas_rlm import RLM
+from nas_rlm.benchmarks.results import mean_and_worst
 from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.benchmarks.search import proposals
 from nas_rlm.benchmarks.search.gene_optimizers import GENE_OPTIMIZERS, SMAC
@@ -11,11 +12,12 @@ from nas_rlm.benchmarks.search.proposals import (
     METHODS,
     STUDY,
     ProposalBenchmark,
-    mean_and_worst,
     proposal_benchmark,
+    table_reference,
 )
-from nas_rlm.data import Table
+from nas_rlm.data import Row, Table
 from nas_rlm.search.acquisition import active_search, candidate_pool
+from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.utils.extras import is_installed
 from tests.nas_rlm.search.acquisition.test_active_search import NAMES, PREDICTOR, rows
 
@@ -108,3 +110,11 @@ def test_the_network_of_the_model_is_not_used(monkeypatch, tiny_checkpoint):
     expected = ProposalBenchmark(table, ["accuracy"], rlm).run("propose", 0, 10)
     monkeypatch.setattr(RLM, "predict", lambda *args, **options: pytest.fail("the network was used"))
     assert ProposalBenchmark(table, ["accuracy"], rlm).run("propose", 0, 10) == expected
+
+
+def test_the_reference_is_published_unless_no_architecture_is_better():
+    better, worse = ({"accuracy": accuracy, "latency/pixel3": 30.0} for accuracy in (90.0, 60.0))
+    for targets, expected in ((better, [80.0, 40.0]), (worse, [60.0, 33.0])):
+        table = Table("mine", [Row("nasbench201", name, targets) for name in NAMES[:3]])
+        true_values = TablePredictor(table, ("accuracy", "latency/pixel3"))
+        assert table_reference(true_values, "nasbench201", true_values.objectives) == pytest.approx(expected)
