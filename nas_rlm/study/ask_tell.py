@@ -16,7 +16,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.acquisition.candidate_pool import can_be_built
 from nas_rlm.search.lookup import Labels, read_labels, select_labels
 from nas_rlm.search.settings import QUANTILE_LEVELS
-from nas_rlm.study.evaluation import MAX_ERROR_LENGTH, Outcome, error_text, save_weights
+from nas_rlm.study.evaluation import MAX_ERROR_LENGTH, Outcome, error_text, make_directory, save_weights
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
 from nas_rlm.study.records import Result, Suggestion, Suggestions
 from nas_rlm.study.search_suggestion import make_suggester
@@ -87,6 +87,8 @@ class AskTellStudy(StudyView):
             trials = [trial for _ in range(count) for trial in self._store.ask(suggest, 1)]
         else:
             trials = self._store.ask(suggest, int(count))
+        for trial in trials:
+            make_directory(trial)
         if not trials:
             raise ValueError(f"{exhausted}: there are no others")
         if len(trials) < count:
@@ -124,9 +126,9 @@ class AskTellStudy(StudyView):
             weights: trained weights for the files of the front: a `state_dict`, or a torch module.
 
         Raises:
-            ValueError: the trial is unknown or finished, a value is missing or out of range, there are values
-                and a failure, weights of a failure or a step, or weights that are no tensors, or the cost is
-                no finite number from 0.
+            ValueError: the trial is unknown, of another study or finished, a value is missing or out of
+                range, there are values and a failure, weights of a failure or a step, or weights that are no
+                tensors, or the cost is no finite number from 0.
             StorageError: the disk is full.
 
         Warns:

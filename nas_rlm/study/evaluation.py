@@ -68,17 +68,20 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
         WrongValuesError: the function gave something other than a number for each objective.
         StorageError: a file cannot be written, or the function failed since the disk is full.
     """
+    make_directory(trial)
     with writing(trial.directory):
-        trial.directory.mkdir(parents=True, exist_ok=True)
         for name in (WEIGHTS, ERROR):
             (trial.directory / name).unlink(missing_ok=True)
+    from nas_rlm.utils import torch_settings
+
     _seed_all(_evaluation_seed(trial, settings))
     source = f"the training function {getattr(function, '__name__', type(function).__name__)}"
     start, values = time.perf_counter(), None
     try:
-        returned = (
-            function(trial) if trial.budget is None else function(trial, trial.budget, trial.resume_from)
-        )
+        with torch_settings.restored():
+            returned = (
+                function(trial) if trial.budget is None else function(trial, trial.budget, trial.resume_from)
+            )
         cost = time.perf_counter() - start
         values, weights = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
         if weights is not None:
@@ -107,6 +110,16 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
             ) from None
         cost = time.perf_counter() - start
         return Outcome(error=error_text(error), cost=cost, environment=environment())
+
+
+def make_directory(trial: Trial) -> None:
+    """Create the directory of a trial.
+
+    Raises:
+        StorageError: it cannot be created.
+    """
+    with writing(trial.directory):
+        trial.directory.mkdir(parents=True, exist_ok=True)
 
 
 def error_text(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import Trial
 from nas_rlm.study.values import check_latency
-from nas_rlm.utils.process_pool import one_thread
+from nas_rlm.utils import torch_settings
 from search_spaces import SearchSpace
 
 
@@ -25,7 +25,7 @@ def counted_values(space: SearchSpace[Any], architecture: Any, settings: StudySe
     return exact_values(space, architecture, settings.search.all_objectives)
 
 
-@one_thread()  # trainings use the processors meanwhile
+@torch_settings.standard()  # trainings use the processors meanwhile
 def predicted_values(suggester: Suggester, architecture: Any, settings: StudySettings) -> dict[str, float]:
     """Return the medians of the objectives that the model predicts instead of an evaluation."""
     predictor, levels = suggester.predictor, [MEDIAN_LEVEL]

@@ -32,6 +32,20 @@ FINGERPRINT_LENGTH = 16  # of a model, which follows that of the file of the spa
 # Settings that may differ when a study is opened again. Networks of a space whose file was changed are
 # compared with those of the trials, see `StudyView`.
 MAY_DIFFER = ("location", "model_name", "model")
+# Columns of the tables of trials, which have a column for each objective beside these.
+COLUMNS = (
+    "number",
+    "architecture",
+    "state",
+    "is_on_front",
+    "budget",
+    "cost",
+    "seconds",
+    "seed",
+    "error",
+    "command",
+)
+ADDITIONAL = "additional/"  # prefix of the columns of additional values
 COMMON_OBJECTIVES = "accuracy", "perplexity", *EXACT_OBJECTIVES  # names like these are misspelt
 
 
@@ -77,6 +91,11 @@ class StudySettings:
         for name in names:
             if not isinstance(name, str) or not is_storable(name):
                 raise ValueError(f"{name!r} is not an objective's name: expected KIND or KIND/NAME")
+            if name in COLUMNS or name.startswith(ADDITIONAL):
+                raise ValueError(
+                    f"{name!r} is a column of the tables of trials: expected another name for the objective,"
+                    f" such as {name.rpartition('/')[2]}/mine"
+                )
             if name not in COMMON_OBJECTIVES and (
                 close := get_close_matches(name, COMMON_OBJECTIVES, 1, 0.85)
             ):

@@ -30,7 +30,7 @@ from nas_rlm.study.settings import StudySettings
 from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
-from nas_rlm.utils.process_pool import one_thread
+from nas_rlm.utils import torch_settings
 from search_spaces import SearchSpace
 from search_spaces.wording import counted
 
@@ -75,7 +75,7 @@ class Suggester(ABC):
             As many, or fewer where the space has no others; and the candidates that are new.
         """
 
-    @one_thread()  # trainings use the processors meanwhile
+    @torch_settings.standard()  # with one thread: trainings use the processors meanwhile
     def suggest_among(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, names: Sequence[str]
     ) -> Suggestions:
@@ -111,10 +111,12 @@ class Suggester(ABC):
             select = select_by_improvement_and_cost if self.settings.evaluated else select_by_improvement
             return propose(surrogate, self.settings.search, count, pending, pool, select)
 
+    @torch_settings.standard()
     def surrogate(self, rows: Sequence[Row]) -> OnlineSurrogate:
         """Return the surrogate of rows, see `suggest`."""
         return self._surrogate.updated(rows)
 
+    @torch_settings.standard()
     def predict(
         self,
         rows: Sequence[Row],
@@ -178,7 +180,7 @@ class PoolSuggester(Suggester):
         super().__init__(cached_predictor, graph_surrogates(rlm.surrogates), settings)
         self._pool: CandidatePool | None = None
 
-    @one_thread()
+    @torch_settings.standard()
     def suggest(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, candidates: Sequence[str] = ()
     ) -> Suggestions:

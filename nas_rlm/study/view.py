@@ -212,4 +212,10 @@ class StudyView:
         number = trial.number if isinstance(trial, Trial) else trial
         if not is_whole_number(number) or not 0 <= number < len(self._store.trials):
             raise ValueError(f"there is no trial {number!r}: the study has {len(self._store.trials)}")
-        return self._store.trials[number]
+        found = self._store.trials[number]
+        if isinstance(trial, Trial) and (trial.architecture, trial.seed) != (found.architecture, found.seed):
+            raise ValueError(
+                f"trial {number} with {trial.architecture} is of another study: that of {self.directory} has"
+                f" {found.architecture}"
+            )
+        return found

@@ -21,7 +21,7 @@ from nas_rlm.utils.validation import listed
 MAX_RUN_FLOPS = 5e9  # of networks that are run to check that their batch may be open
 MODULE = '''"""The network of trial {number} as a torch module, with {weights}.
 
->>> module = network()
+>>> module = network().eval()
 
 This command trains it again:
 
@@ -42,17 +42,24 @@ WEIGHTS = Path(__file__).with_suffix(".safetensors")
 
 
 def network(trained=True):
-    """Return the network; with `trained=False` with the initial weights of the trial."""
+    """Return the network in training mode; with `trained=False` with the initial weights of the trial."""
     model = SPACE.to_onnx(SPACE.parse(ARCHITECTURE), weights=True, seed=SEED)
     module = to_torch(model)
-    if trained and WEIGHTS.is_file():
-        {load}
-    return module
+{load}    return module
 '''
-TRAINED = "its trained weights", "module.load_state_dict(load_file(WEIGHTS))"
+# By what a trial has, the contents of the file and its lines that load them.
+UNTRAINED = "initial weights", ""
+TRAINED = (
+    "its trained weights",
+    """    if trained:
+        module.load_state_dict(load_file(WEIGHTS))
+""",
+)
 OTHER = (
     "initial weights: the trained ones are of another module",
-    'raise ValueError(f"{WEIGHTS} has weights of another module: use network(trained=False)")',
+    """    if trained:
+        raise ValueError(f"{WEIGHTS} has weights of another module: use network(trained=False)")
+""",
 )
 
 
@@ -91,7 +98,7 @@ def _write_networks(directory: Path, front: Path, trials: Sequence[Trial]) -> No
     untrained: list[str] = []
     for trial in trials:
         path, model = front / f"{trial.number:05d}", trial.onnx()
-        contents, load = TRAINED
+        contents, load = TRAINED if trial.weights_file else UNTRAINED
         if trial.weights_file:
             weights = weights_of_network(trial.weights_file, model)
             trained = None if weights is None else with_weights(model, weights)
@@ -108,7 +115,7 @@ def _write_networks(directory: Path, front: Path, trials: Sequence[Trial]) -> No
         onnx.save(model, path.with_suffix(".onnx"))
         source = MODULE.format(
             number=trial.number,
-            weights=contents if trial.weights_file else "initial weights",
+            weights=contents,
             load=load,
             command=command_line(directory, trial),
             space=search_spaces.location_of(trial.space) or trial.space.name,

@@ -14,7 +14,7 @@ from nas_rlm.search.fidelity_surrogate import level_name
 from nas_rlm.search.result import MEASURED, PREDICTED, SearchResult
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.records import TrialResult
-from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.settings import ADDITIONAL, StudySettings
 from nas_rlm.study.trial import COMPLETE, RUNNING, Trial
 
 
@@ -108,7 +108,7 @@ def trial_records(settings: StudySettings, trials: Sequence[Trial]) -> list[dict
             **({"seconds": trial.seconds} if settings.budgets else {}),
             "seed": trial.seed,
             "error": trial.error,
-            **{f"additional/{name}": trial.additional.get(name) for name in additional},
+            **{f"{ADDITIONAL}{name}": trial.additional.get(name) for name in additional},
         }
         for trial in trials
     ]

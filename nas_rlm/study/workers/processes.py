@@ -22,6 +22,7 @@ from nas_rlm.study.evaluation import (
     check_parameters,
     load_evaluation,
     location_of,
+    make_directory,
     run_evaluation,
 )
 from nas_rlm.study.settings import StudySettings
@@ -132,8 +133,8 @@ class ProcessWorkers(Workers):
         return len(self._running)
 
     def start(self, trial: Trial) -> None:
+        make_directory(trial)
         with writing(trial.directory / OUTPUT):
-            trial.directory.mkdir(parents=True, exist_ok=True)
             (trial.directory / ERROR).unlink(missing_ok=True)
             (trial.directory / OUTPUT).touch()
         slot = min(set(range(self.count)) - {running.slot for running in self._running})

@@ -296,3 +296,24 @@ def test_levels_are_checked_where_the_values_are_known(open_study):
     assert study.predict(names[:1], quantiles=(0.1, 0.9))[0, 0].tolist() == [60, 60]
     with pytest.raises(ValueError, match=r"quantiles is \(0.1, 9\): expected levels"):
         study.predict(names[:1], quantiles=(0.1, 9))
+
+
+def test_a_trial_has_its_directory(open_study):
+    study = open_study()
+    for trial in (study.ask(), *study.ask(2)):
+        assert trial.directory.is_dir() and not any(trial.directory.iterdir())
+
+
+def test_a_trial_of_another_study_is_refused(open_study):
+    study, other = open_study(seed=1), open_study("other", seed=2)
+    trial, of_other = study.ask(), other.ask()
+    with pytest.raises(ValueError, match=r"trial 0 with .* is of another study"):
+        other.tell(trial, 90.0)
+    assert of_other.state == RUNNING
+    other.tell(of_other, 90.0)
+
+
+@pytest.mark.parametrize("name", ["cost", "number", "additional/loss"])
+def test_objectives_with_names_of_columns_are_refused(open_study, name):
+    with pytest.raises(ValueError, match=f"'{name}' is a column of the tables of trials"):
+        open_study(objectives=("accuracy", name))

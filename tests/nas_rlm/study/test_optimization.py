@@ -371,7 +371,6 @@ def test_a_continued_training_of_a_killed_process_is_repeated_with_its_budget(op
     study = open_study(budgets=(1, 4, 16))
     for trial in study.ask(2):
         study.tell(trial, 50.0)
-        (trial.directory).mkdir(parents=True)
         (trial.directory / "epochs").write_text("1")
     (trial,) = study._store.claim(study._suggest, math.inf, "dead")
     assert (trial.number, trial.budget) == (0, 4)
@@ -388,3 +387,32 @@ def test_seconds_limit_the_cost_without_budgets(open_study):
     assert study.cost >= 0.05 > study.cost - study.trials[-1].cost
     with pytest.raises(ValueError, match="cost is -1, expected a positive number"):
         study.optimize(accuracy, cost=-1)
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["left by trainings", "set before"])
+def test_settings_of_torch_do_not_reach_the_study(open_study, is_left):
+    """A default device, type and disabled gradients; suggestions by surrogates start with trial 10."""
+
+    def change():
+        torch.set_default_device("meta")
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+
+    def train(trial):
+        if is_left:
+            assert torch.is_grad_enabled() and torch.ones(1).device.type == "cpu"
+            change()
+        return accuracy(trial)
+
+    study, expected = open_study(), open_study("expected")
+    expected.optimize(accuracy, trials=13)
+    try:
+        if not is_left:
+            change()
+        study.optimize(train, trials=13)
+        assert (torch.ones(1).device.type == "meta") == (not is_left)
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+    assert summary(study) == summary(expected)

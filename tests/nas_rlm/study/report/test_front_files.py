@@ -56,6 +56,17 @@ def test_each_network_of_the_front_is_usable(open_study):
         assert len(list(csv.DictReader(file))) == 6
 
 
+def test_a_file_of_a_trained_network_without_its_weights_fails(open_study, tmp_path):
+    study = open_study()
+    study.optimize(trained, trials=1)
+    source = (study.directory / "front" / "00000.py").read_text()
+    (tmp_path / "alone.py").write_text(source)
+    network = runpy.run_path(str(tmp_path / "alone.py"))["network"]
+    with pytest.raises(FileNotFoundError, match=r"alone\.safetensors"):
+        network()
+    assert network(trained=False)
+
+
 def test_weights_of_a_compiled_network_are_those_of_the_network(open_study):
     def compiled(trial):
         network = trial.network()
