@@ -69,9 +69,14 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Check that files can be written to a directory, or to its nearest parent that exists.
 
     Raises:
-        NotWritableError: the directory is not writable.
+        NotWritableError: the directory is not writable, or a part of the path is a link to nothing.
     """
     target = Path(path).absolute()
+    for part in (target, *target.parents):
+        if part.is_symlink() and not part.exists():
+            raise NotWritableError(
+                path, f"{str(part)!r} is a link to {str(part.readlink())!r}, which is missing"
+            )
     directory = next(parent for parent in (target, *target.parents) if parent.is_dir())
     try:
         with tempfile.TemporaryFile(dir=directory):

@@ -242,10 +242,14 @@ def open_directory(directory: Path, settings: StudySettings) -> None:
     The settings of a study that has nothing else yet are replaced.
 
     Raises:
-        ValueError: the directory holds other files or a study with other settings.
+        ValueError: the directory holds other files or a study with other settings, or cannot be used.
     """
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file: a study needs a directory of that name")
+    try:
+        str(directory.absolute()).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{str(directory)!r} is not valid UTF-8: choose another directory") from None
     check_writable(directory)
     # Listed first: another process may create the same study meanwhile.
     is_empty = not directory.exists() or all(path.name.startswith(".") for path in directory.iterdir())

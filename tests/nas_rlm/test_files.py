@@ -9,6 +9,7 @@ from nas_rlm.files import (
     atomic_write,
     check_new_directory,
     check_target,
+    check_writable,
     exclusive_lock,
     read_text,
     write_text,
@@ -129,6 +130,13 @@ def test_links_that_lead_to_themselves_are_rejected(tmp_path):
     for check in (check_target, check_new_directory):
         with pytest.raises(ValueError, match="is a link that leads to itself"):
             check(tmp_path / "loop")
+
+
+def test_a_link_to_nothing_is_rejected(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for path in (tmp_path / "link", tmp_path / "link" / "below"):
+        with pytest.raises(ValueError, match=r"link' is a link to '.*nowhere', which is missing"):
+            check_writable(path)
 
 
 def test_long_names(tmp_path):

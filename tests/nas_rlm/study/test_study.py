@@ -64,6 +64,8 @@ def test_a_study_is_opened_again_with_the_same_settings_only(open_study, tmp_pat
     (tmp_path / "other" / "notes.txt").touch()
     with pytest.raises(ValueError, match="not empty and holds no study"):
         open_study("other")
+    with pytest.raises(ValueError, match="is not valid UTF-8"):
+        open_study("study\udce4")
     with pytest.raises(FileNotFoundError, match=r"holds no study: expected the directory"):
         Study.load(tmp_path / "other")
 
