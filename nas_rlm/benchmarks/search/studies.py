@@ -2,7 +2,8 @@
 
 A table with accuracies after several numbers of epochs stands for training; a training that is continued
 costs the epochs between. Other objectives, such as latencies, are measured with the first epochs, and cost
-nothing. All methods choose among the architectures of the table, one evaluation at a time.
+nothing. All methods choose among the architectures of the table, one evaluation at a time; evolution and
+NSGA-II choose a generation.
 """
 
 from __future__ import annotations
