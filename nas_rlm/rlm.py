@@ -26,6 +26,7 @@ from nas_rlm.training.text_report import FitReport
 from nas_rlm.training.text_sources import Source
 from nas_rlm.training.texts import TextSettings, fit_texts
 from nas_rlm.training.trainer import EpochCallback
+from nas_rlm.utils import torch_settings
 from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
 
 FAILURE_LEVELS = tuple(k / 50 - 0.01 for k in range(1, 51))  # quantiles whose share above 1/2 is counted
@@ -137,7 +138,8 @@ class RLM(Ensemble):
         data = text_data(given, values, objectives)
         if unknown := [name for name in maximise if name not in data.targets]:
             raise ValueError(f"maximise has {unknown[0]!r}; {suggest(unknown[0], data.targets)}")
-        model, report = fit_texts(cls, data, settings, on_epoch, start, len(given))
+        with torch_settings.standard():
+            model, report = fit_texts(cls, data, settings, on_epoch, start, len(given))
         model.fit_report, model.maximised = report, tuple(maximise)
         return model
 

@@ -60,6 +60,10 @@ class SearchSpace(ABC, Generic[A]):
     batch_size: int = 1
     location: str = ""
 
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        self.__dict__.pop("_costs", None)  # those of networks with another value of the attribute
+
     @property
     def is_built_in(self) -> bool:
         """True for the spaces of this package; networks of others are checked while they are built."""
@@ -248,14 +252,8 @@ class SearchSpace(ABC, Generic[A]):
         """
         if self.is_built_in:
             return ""
-        name = str(architecture)
-        if name not in self._network_errors:
-            try:
-                self._build_for_costs(architecture)
-                self._network_errors[name] = ""
-            except InvalidNetworkError as error:
-                self._network_errors[name] = str(error)
-        return self._network_errors[name]
+        costs = self._known_costs(architecture)
+        return costs if isinstance(costs, str) else ""
 
     @cached_property
     def left_out(self) -> dict[str, str]:
@@ -263,8 +261,8 @@ class SearchSpace(ABC, Generic[A]):
         return {}
 
     @cached_property
-    def _network_errors(self) -> dict[str, str]:
-        """Results of `network_error` by architecture."""
+    def _costs(self) -> dict[str, tuple[int, int] | str]:
+        """Results of `_known_costs` by architecture."""
         return {}
 
     def _decode_or_none(self, genome: np.ndarray) -> A | None:
@@ -299,18 +297,42 @@ class SearchSpace(ABC, Generic[A]):
 
     def params(self, architecture: A) -> int:
         """Return the number of trainable parameters, without the running statistics of batch norm."""
-        return self._build_for_costs(architecture).params
+        return self._checked_costs(architecture)[0]
 
     def flops(self, architecture: A) -> int:
         """Return the multiply-accumulates of convolutions and matrix products for `batch_size` inputs."""
-        return self._build_for_costs(architecture).macs
+        return self._checked_costs(architecture)[1]
 
-    def _build_for_costs(self, architecture: A) -> Graph:
-        """Return the graph of the network, which has the counts of `params` and `flops`."""
+    def _checked_costs(self, architecture: A) -> tuple[int, int]:
+        """Return `params` and `flops` of an architecture.
+
+        Raises:
+            InvalidNetworkError: the network of a user's own space is not valid.
+        """
+        costs = self._count_costs(architecture) if self.is_built_in else self._known_costs(architecture)
+        if isinstance(costs, str):
+            raise InvalidNetworkError(costs)
+        return costs
+
+    def _known_costs(self, architecture: A) -> tuple[int, int] | str:
+        """Return `params` and `flops` of a network of a user's own space, or why it is not valid.
+
+        The network is built once.
+        """
+        name = str(architecture)
+        if name not in self._costs:
+            try:
+                self._costs[name] = self._count_costs(architecture)
+            except InvalidNetworkError as error:
+                self._costs[name] = str(error)
+        return self._costs[name]
+
+    def _count_costs(self, architecture: A) -> tuple[int, int]:
+        """Build a network, and return its numbers of parameters and of multiply-accumulates."""
         shape, is_checked = (self.batch_size, *self.shape(architecture)), not self.is_built_in
         graph = Graph(shape, checked=is_checked, input_type=self.input_type)
         self.write_checked(graph, architecture)
-        return graph
+        return graph.params, graph.macs
 
     def validate_genome(self, genome: np.ndarray) -> list[int]:
         """Return a genome as a list of integers.

@@ -25,7 +25,7 @@ def counted_values(space: SearchSpace[Any], architecture: Any, settings: StudySe
     return exact_values(space, architecture, settings.search.all_objectives)
 
 
-@torch_settings.standard()  # trainings use the processors meanwhile
+@torch_settings.standard_on_one_thread()  # trainings use the processors meanwhile
 def predicted_values(suggester: Suggester, architecture: Any, settings: StudySettings) -> dict[str, float]:
     """Return the medians of the objectives that the model predicts instead of an evaluation."""
     predictor, levels = suggester.predictor, [MEDIAN_LEVEL]

@@ -75,7 +75,7 @@ class Suggester(ABC):
             As many, or fewer where the space has no others; and the candidates that are new.
         """
 
-    @torch_settings.standard()  # with one thread: trainings use the processors meanwhile
+    @torch_settings.standard_on_one_thread()  # with one thread: trainings use the processors meanwhile
     def suggest_among(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, names: Sequence[str]
     ) -> Suggestions:
@@ -111,12 +111,12 @@ class Suggester(ABC):
             select = select_by_improvement_and_cost if self.settings.evaluated else select_by_improvement
             return propose(surrogate, self.settings.search, count, pending, pool, select)
 
-    @torch_settings.standard()
+    @torch_settings.standard_on_one_thread()
     def surrogate(self, rows: Sequence[Row]) -> OnlineSurrogate:
         """Return the surrogate of rows, see `suggest`."""
         return self._surrogate.updated(rows)
 
-    @torch_settings.standard()
+    @torch_settings.standard_on_one_thread()
     def predict(
         self,
         rows: Sequence[Row],
@@ -180,7 +180,7 @@ class PoolSuggester(Suggester):
         super().__init__(cached_predictor, graph_surrogates(rlm.surrogates), settings)
         self._pool: CandidatePool | None = None
 
-    @torch_settings.standard()
+    @torch_settings.standard_on_one_thread()
     def suggest(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, candidates: Sequence[str] = ()
     ) -> Suggestions:

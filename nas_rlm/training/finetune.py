@@ -31,6 +31,7 @@ from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
 from nas_rlm.training.weaknesses import warn_if_weak
+from nas_rlm.utils import torch_settings
 from nas_rlm.utils.validation import check_objective_names, suggest
 from search_spaces.wording import counted
 
@@ -119,7 +120,8 @@ def fine_tune(
     for name in objectives:
         check_representable(name, train_rows, rlm.network.config.scheme)
     is_trained = learn in PARTS
-    with truncation_reported(rlm, texts_of_rows(train_rows)) if is_trained else nullcontext():
+    truncation = truncation_reported(rlm, texts_of_rows(train_rows)) if is_trained else nullcontext()
+    with torch_settings.standard(), truncation:
         tuned = _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
     tuned.maximised = tuple(dict.fromkeys([*rlm.maximised, *(n for n in maximise if n in objectives)]))
     return tuned

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -29,7 +29,16 @@ def restored() -> Iterator[None]:
 
 @contextmanager
 def standard() -> Iterator[None]:
-    """Compute within a `with` block as torch does by default, with one thread: float32, on the processor."""
-    with restored(), one_thread(), torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
+    """Compute within a `with` block as torch does by default: float32, on the processor, with gradients."""
+    is_on_processor = torch.get_default_device() == torch.device("cpu")
+    on_processor = nullcontext() if is_on_processor else torch.device("cpu")  # which slows each function
+    with restored(), torch.inference_mode(False), torch.enable_grad(), on_processor:
         torch.set_default_dtype(torch.float32)
+        yield
+
+
+@contextmanager
+def standard_on_one_thread() -> Iterator[None]:
+    """Compute within a `with` block as in `standard`, with one thread."""
+    with standard(), one_thread():
         yield

@@ -1,5 +1,6 @@
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +32,21 @@ def architectures(n: int) -> list:
     return [SPACE.sample(rng) for _ in range(n)]
 
 
+@pytest.fixture
+def changed_defaults() -> Iterator[Callable[[], None]]:
+    """A function that changes the settings of torch which user code may change."""
+
+    def change() -> None:
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+
+    yield change
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+
+
 @pytest.fixture(scope="module")
 def rlm(tiny_checkpoint) -> RLM:
     return RLM.load(tiny_checkpoint)
@@ -44,6 +60,32 @@ def trained_on(texts: list[str], values: np.ndarray, size: int, epochs: int) -> 
     rows = [Row("text", "", {"y": float(v)}, text) for text, v in zip(texts, values, strict=True)]
     recipe = Recipe((TableRecipe(""),), epochs=epochs, learning_rate=1e-3, warmup=20, ema=0.9)
     return fresh.fine_tune(rows, ["y"], recipe)
+
+
+def test_results_do_not_depend_on_the_defaults_of_torch(tiny_checkpoint, changed_defaults):
+    archs, texts = architectures(8), [f"width={w}" for w in range(80)]
+    rows = [Row(SPACE.name, str(a), {"accuracy": 80.0 + i}) for i, a in enumerate(archs)]
+
+    def results() -> list[np.ndarray]:
+        rlm = RLM.load(tiny_checkpoint)
+        tuned = rlm.fine_tune(rows, ["accuracy"], Recipe((TableRecipe(""),), epochs=1))
+        fitted = RLM.fit(texts, [*range(80)], source="surrogate", progress=False)
+        return [
+            rlm.predict(SPACE, archs, OBJECTIVES, LEVELS),
+            rlm.predict("fbnet", ["_".join("38" * 11)], ["accuracy"]),
+            rlm.sample(SPACE, archs[:2], OBJECTIVES, 4),
+            rlm.log_prob(["v0=Relu(v1)"], 70.0),
+            tuned.predict(SPACE, archs, ["accuracy"]),
+            fitted.predict_text(texts),
+        ]
+
+    expected = results()
+    changed_defaults()
+    with torch.inference_mode():
+        found = results()
+    assert torch.ones(1).device.type == "meta" and torch.ones(1).dtype == torch.float64
+    for values, other in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(values, other)
 
 
 def test_it_learns_to_copy_a_number():

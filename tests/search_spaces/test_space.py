@@ -167,6 +167,28 @@ def test_architectures_without_a_valid_network_are_not_drawn():
     assert space.network_error(space.parse("1x16 3x16 1x16")) == ""
 
 
+class Counting(PlainSpace):
+    """Counts how many networks are written."""
+
+    name, num_written, num_classes = "counting", 0, 10
+
+    def write(self, graph, architecture):
+        type(self).num_written += 1
+        x = super().write(graph, architecture)
+        return graph.op("Relu", graph.linear(x, self.num_classes))
+
+
+def test_a_network_of_an_own_space_is_built_once_for_its_check_and_its_costs():
+    space = Counting()
+    architecture = space.sample(np.random.default_rng(0))
+    params = space.params(architecture)
+    assert space.network_error(architecture) == ""
+    assert space.flops(architecture) > 0
+    assert Counting.num_written == 1
+    space.num_classes = 20
+    assert space.params(architecture) > params
+
+
 @pytest.mark.filterwarnings("ignore:the network of")
 def test_a_space_without_valid_networks_says_what_is_wrong_with_the_last_one():
     space = WithInvalid()

@@ -16,6 +16,7 @@ from nas_rlm.cli.app import app
 from nas_rlm.utils.validation import suggest
 
 if TYPE_CHECKING:
+    from nas_rlm.benchmarks.schedule import Schedule
     from nas_rlm.data import Table
 
 TABLE_NAMES = {"nds_darts": "darts"}  # tables whose name differs from that of their space
@@ -121,16 +122,23 @@ def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
 
 
 def print_searches(
-    results: Mapping[tuple[Any, ...], object], methods: Sequence[str], count_name: str
+    results: Mapping[tuple[Any, ...], object],
+    objectives: Sequence[str],
+    schedule: Schedule,
+    count_name: str,
 ) -> None:
     """Print the mean and the worst over seeds of hypervolumes and regrets.
 
     Args:
         results: with hypervolumes and regrets, by objectives, method, seed and count.
-        methods: the methods to print.
+        objectives: objectives of the searches to print.
+        schedule: methods, seeds and counts of the searches to print.
         count_name: what is counted, such as evaluations.
     """
-    volumes, regrets = (mean_and_worst(results, field) for field in ("relative_hypervolume", "regret"))
+    names, seeds, counts = " x ".join(objectives), schedule.seeds, schedule.counts
+    shown = {k: v for k, v in results.items() if k[0] == names and k[2] in seeds and k[3] in counts}
+    volumes, regrets = (mean_and_worst(shown, field) for field in ("relative_hypervolume", "regret"))
+    methods = schedule.methods
     width = max(12, *(len(method) + 1 for method in methods))
     print(f"{'method':<{width}}{count_name:>12}{'hypervolume':>14}{'worst':>10}{'regret':>12}{'worst':>10}")
     for method in methods:

@@ -70,13 +70,12 @@ def bench_propose(
     settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown, "by_cost": by_cost}
     results = Results(out, ProposalEvaluation, settings, KEY_NAMES)
     counts = [*(count for count in COUNTS if count < evaluations), evaluations]
+    schedule = Schedule(methods, range(seeds), counts)
     found = proposal_benchmark(
         ProposalBenchmark(table, objectives, load(model), not unknown, by_cost),
-        Schedule(methods, range(seeds), counts),
+        schedule,
         finished=results.records,
         progress=True,
     )
     results.add_all(found)
-    names = " x ".join(objectives)
-    records = {k: v for k, v in results.records.items() if k[0] == names and k[2] < seeds and k[3] in counts}
-    print_searches(records, methods, "evaluations")
+    print_searches(results.records, objectives, schedule, "evaluations")

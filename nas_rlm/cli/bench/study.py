@@ -69,14 +69,12 @@ def bench_study(
     settings = {"table": table.name, "model": model, "rows": rows, "budgets": ",".join(map(str, chosen))}
     results = Results(out, StudyEvaluation, settings, KEY_NAMES)
     costs = [*(c for c in COSTS if c < cost), cost]
-    shown = methods or METHODS
+    schedule = Schedule(methods or METHODS, range(seeds), costs)
     found = study_benchmark(
         StudyBenchmark(table, chosen, load(model), objectives),
-        Schedule(shown, range(seeds), costs),
+        schedule,
         finished=results.records,
         progress=True,
     )
     results.add_all(found)
-    names = " x ".join(objectives)
-    records = {k: v for k, v in results.records.items() if k[0] == names and k[2] < seeds and k[3] in costs}
-    print_searches(records, shown, "cost")
+    print_searches(results.records, objectives, schedule, "cost")

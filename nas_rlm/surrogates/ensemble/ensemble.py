@@ -32,6 +32,7 @@ from nas_rlm.surrogates.given_numbers import Given, check_given, check_range
 from nas_rlm.surrogates.graphs.network_sizes import warn_of_other_sizes
 from nas_rlm.surrogates.registry import uses_genome, warn_of_novel_networks
 from nas_rlm.text import from_architectures
+from nas_rlm.utils import torch_settings
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, as_strings, is_whole_number, quantile_levels
 from search_spaces import SearchSpace
@@ -234,9 +235,10 @@ class Ensemble(TrainedModel):
         self, query: TextQuery, levels: Sequence[float], batch_size: int, progress: bool = False
     ) -> np.ndarray:
         """Return quantiles and novelties of a query, see `predict_with_novelties`."""
-        return join_parts(
-            (rows, self.predict_query(part, levels, batch_size, progress)) for rows, part in query.parts()
-        )
+        with torch_settings.standard():
+            return join_parts(
+                (rows, self.predict_query(part, levels, batch_size, progress)) for rows, part in query.parts()
+            )
 
     def predict_query(
         self,
@@ -358,10 +360,11 @@ class Ensemble(TrainedModel):
         numbers = check_given(given, len(texts), objectives, self.objectives)
         check_range(numbers, self.selection.labels(space, objectives))
         query = self._query(texts, order, space, numbers, genomes)
-        samples = join_parts(
-            (rows, draw_samples(self, part, self._distributions(part), num_samples, generator, progress))
-            for rows, part in query.parts()
-        )
+        with torch_settings.standard():
+            samples = join_parts(
+                (rows, draw_samples(self, part, self._distributions(part), num_samples, generator, progress))
+                for rows, part in query.parts()
+            )
         names = names_of_texts(len(texts))
         warn_of_novel_networks(samples[:, -1], order, names)
         warn_of_other_sizes(self.selection.labelled_sizes(space, objectives), texts, names)
@@ -396,8 +399,9 @@ class Ensemble(TrainedModel):
         self.check([name])
         of_all = [texts] if isinstance(texts, str) else as_strings(texts, "texts")
         numbers = checked_numbers(values, len(of_all), name, self.objectives)
-        distributions = self._distributions(TextQuery(of_all, [name], space))
-        logs = log_probabilities(self, of_all, numbers, name, distributions)
+        with torch_settings.standard():
+            distributions = self._distributions(TextQuery(of_all, [name], space))
+            logs = log_probabilities(self, of_all, numbers, name, distributions)
         return float(logs[0]) if isinstance(texts, str) else logs
 
     def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:

@@ -23,7 +23,7 @@ from nas_rlm.surrogates.registry import AnySurrogate, Surrogate, from_saved, use
 from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.text.declarations import with_input_batch
 from nas_rlm.text.tokenizer import UNKNOWN, encodable
-from nas_rlm.utils import process_pool
+from nas_rlm.utils import process_pool, torch_settings
 from nas_rlm.utils.validation import as_list, check_model_objectives, listed
 from search_spaces import SearchSpace
 
@@ -91,7 +91,8 @@ class TrainedModel:
             FileNotFoundError: there is no such directory or shipped model.
             ValueError: a file of it is missing, damaged or belongs to another checkpoint.
         """
-        saved = checkpoint.load(name, from_saved)
+        with torch_settings.standard():
+            saved = checkpoint.load(name, from_saved)
         return cls(
             *(saved.network, saved.tokenizer, saved.trained_on, saved.temperatures, saved.surrogates),
             saved.maximised,

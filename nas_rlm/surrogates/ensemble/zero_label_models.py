@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import search_spaces
 from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
 from nas_rlm.surrogates.zero_label import zero_label_messages, zero_label_surrogates
+from nas_rlm.utils import torch_settings
 from search_spaces import SearchSpace
 
 Model = TypeVar("Model", bound=TrainedModel)
@@ -43,7 +44,8 @@ class ZeroLabelModels(Generic[Model]):
         numbers = tuple((other, len(group)) for other, group in model.surrogates.items())
         key = name, id(type(space)), missing, numbers
         if key not in self._models:
-            found = zero_label_surrogates(space, missing, selection.sources(name))
+            with torch_settings.standard():
+                found = zero_label_surrogates(space, missing, selection.sources(name))
             copied = copy.copy(model)
             copied.zero_label = {**model.zero_label, name: found}
             self._models[key] = copied
