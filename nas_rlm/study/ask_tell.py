@@ -21,10 +21,11 @@ from nas_rlm.study.free_values import counted_values, predicted_values, with_mea
 from nas_rlm.study.records import Result, Suggestion, Suggestions
 from nas_rlm.study.search_suggestion import make_suggester
 from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.step_reports import StepReporter
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import WEIGHTS, Trial, Values
 from nas_rlm.study.value_warnings import ValueWarnings
-from nas_rlm.study.values import NotFiniteError, checked_value, given_values
+from nas_rlm.study.values import NotFiniteError, checked_value, given_values, step_values
 from nas_rlm.study.view import StudyView
 from nas_rlm.utils.validation import as_list, is_whole_number, quantile_levels
 from search_spaces import SearchSpace
@@ -50,7 +51,9 @@ class AskTellStudy(StudyView):
         self._is_optimizing = False  # then the page shows reported steps
         self._warnings = ValueWarnings(settings)
         self._loaded_suggester = None
-        self._store.reporter = lambda trial, step, values: self.tell(trial, values, step=step)
+        self._store.reporter = StepReporter(
+            self.directory, lambda trial, step, values: self.tell(trial, values, step=step)
+        )
 
     @overload
     def ask(self, *, candidates: Sequence[Any] | None = None) -> Trial: ...
@@ -149,10 +152,7 @@ class AskTellStudy(StudyView):
             self._store.finish(found, Result(error=error[:MAX_ERROR_LENGTH] or "failed", cost=cost))
             return
         if step is not None:
-            if not is_whole_number(step):
-                raise ValueError(f"step is {step!r}, expected a whole number")
-            given = given_values(self.settings, values, complete=False, source="trial.report")
-            self._store.report(found, int(step), given.numbers)
+            self._store.report(found, *step_values(self.settings, step, values))
             if self._is_optimizing:
                 self._files.write_page_if_due(self._store)
             return

@@ -32,7 +32,7 @@ from nas_rlm.study.settings import StudySettings, candidate_names, is_study, ope
 from nas_rlm.study.suggestion import PoolSuggester, Suggester
 from nas_rlm.study.trial import PAUSED, Trial
 from nas_rlm.study.value_warnings import warn_of_minimised_scores
-from nas_rlm.study.values import given_values
+from nas_rlm.study.values import step_values
 from nas_rlm.study.workers.device import DeviceWorkers
 from nas_rlm.study.workers.pool import Workers
 from nas_rlm.study.workers.processes import make_workers
@@ -339,9 +339,7 @@ class Study(AskTellStudy):
         loaded = load_evaluation(function) if isinstance(function, str) else function
         copy = Trial(found.number, found.architecture, found.seed, self.space, target)
         copy.budget = max(self.settings.budgets, default=None)
-        copy.reporter = lambda step, values: copy.steps.update(
-            {step: given_values(self.settings, values, complete=False).numbers}
-        )
+        copy.reporter = lambda *report: copy.steps.update([step_values(self.settings, *report)])
         return run_evaluation(loaded, copy, self.settings), target
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX, expected_value
 from nas_rlm.data.omissions import is_storable, is_valid_target, to_number
-from nas_rlm.utils.validation import shown
+from nas_rlm.utils.validation import is_whole_number, shown
 
 if TYPE_CHECKING:
     from nas_rlm.study.settings import StudySettings
@@ -89,6 +89,18 @@ def given_values(
     }
     ignored = [name for name in others if name not in additional]
     return GivenValues(objectives, additional, ignored)
+
+
+def step_values(settings: StudySettings, step: int, values: object) -> tuple[int, dict[str, float]]:
+    """Return a step that an evaluation reports, and its values as numbers by name.
+
+    Raises:
+        WrongValuesError: a value of an objective is not a number.
+        ValueError: the step is not a whole number, or a value is infinite, NaN or out of range.
+    """
+    if not is_whole_number(step):
+        raise ValueError(f"step is {step!r}, expected a whole number")
+    return int(step), given_values(settings, values, complete=False, source="trial.report").numbers
 
 
 def _renaming(missing: list[str], given: list[str]) -> str:

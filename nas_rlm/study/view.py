@@ -62,8 +62,12 @@ class StudyView:
         self.directory = directory.absolute()  # an evaluation may change the working directory
         self.settings, self.space = settings, space
         self._store = TrialStore(self.directory, space, settings.seed, settings.budgets)
-        self._store.check = lambda: check_equal(read_settings(self.directory), settings, self.directory)
+        self._store.check = self._check_settings
         self._files = StudyFiles(self.directory, space, settings)
+
+    def _check_settings(self) -> None:
+        """Refuse settings of the directory that are no longer those of this study."""
+        check_equal(read_settings(self.directory), self.settings, self.directory)
 
     def _check_space(self, model: str) -> None:
         """Refuse a space if networks of trials are not those that it has, other than of failed trials.

@@ -14,7 +14,7 @@ from nas_rlm.search.ray_cluster import RayCluster
 from nas_rlm.study.evaluation import EvaluateFunction, Outcome, error_text, load_evaluation, run_evaluation
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import OUTPUT, Trial, Values
-from nas_rlm.study.values import WrongValuesError, given_values
+from nas_rlm.study.values import WrongValuesError, step_values
 from nas_rlm.study.workers.pool import Clock, Finished, Workers
 from nas_rlm.study.writing import StorageError, writing
 
@@ -182,9 +182,9 @@ def _evaluate(
                 return _Evaluation(Outcome(error=error_text(error)))
 
             def report(step: int, values: Values) -> None:
-                numbers = given_values(settings, values, complete=False, source="trial.report").numbers
-                trial.steps[step] = numbers
-                reports.put((number, step, numbers))
+                checked, numbers = step_values(settings, step, values)
+                trial.steps[checked] = numbers
+                reports.put((number, checked, numbers))
 
             trial.reporter = report
             reports.put((number,))

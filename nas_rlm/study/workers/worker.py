@@ -23,7 +23,7 @@ from pathlib import Path
 from nas_rlm.study.evaluation import Outcome, error_text, load_evaluation, run_evaluation
 from nas_rlm.study.settings import read_settings
 from nas_rlm.study.store import TrialStore
-from nas_rlm.study.values import WrongValuesError, given_values
+from nas_rlm.study.values import WrongValuesError, step_values
 from nas_rlm.study.writing import StorageError
 
 STOPPING = {kind.__name__: kind for kind in (StorageError, WrongValuesError)}  # errors that end the study
@@ -47,9 +47,7 @@ def evaluate_trial(
     """
     settings = read_settings(directory)
     store = TrialStore(directory, settings.load_space(), settings.seed, settings.budgets)
-    store.reporter = lambda trial, step, values: store.report(
-        trial, step, given_values(settings, values, complete=False, source="trial.report").numbers
-    )
+    store.reporter = lambda trial, step, values: store.report(trial, *step_values(settings, step, values))
     store.refresh()
     trial = store.trials[number]
     try:
