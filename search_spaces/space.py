@@ -117,7 +117,7 @@ class SearchSpace(ABC, Generic[A]):
             return self.write(graph, architecture)
         try:
             return graph.checked_output(self.write(graph, architecture))
-        except Exception as error:  # user code may raise anything
+        except (Exception, SystemExit) as error:  # user code may raise anything
             reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise InvalidNetworkError(
                 f"the network of {architecture} of {self.name} is not valid: {reason}"

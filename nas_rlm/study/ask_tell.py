@@ -184,12 +184,13 @@ class AskTellStudy(StudyView):
             UserWarning: a trial has the architecture already; surrogates learn the mean of both.
         """
         parsed = self.space.parse(str(architecture))
-        if known := [trial.number for trial in self.trials if trial.architecture == str(parsed)]:
+        known = [trial.number for trial in self.trials if trial.architecture == str(parsed)]
+        trial = self._add(parsed, values)
+        if known:
             warnings.warn(
                 f"trial {known[0]} has {parsed} already: both count, and surrogates learn their mean",
                 stacklevel=2,
             )
-        trial = self._add(parsed, values)
         assert trial is not None
         return trial
 

@@ -46,7 +46,7 @@ COLUMNS = (
     "command",
 )
 ADDITIONAL = "additional/"  # prefix of the columns of additional values
-COMMON_OBJECTIVES = "accuracy", "perplexity", *EXACT_OBJECTIVES  # names like these are misspelt
+COMMON_KINDS = "accuracy", "perplexity", *EXACT_OBJECTIVES  # names like these are misspelt
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,9 @@ class StudySettings:
                     f"{name!r} is a column of the tables of trials: expected another name for the objective,"
                     f" such as {name.rpartition('/')[2]}/mine"
                 )
-            if name not in COMMON_OBJECTIVES and (
-                close := get_close_matches(name, COMMON_OBJECTIVES, 1, 0.85)
-            ):
-                raise ValueError(f"{name!r} is no known objective; did you mean {close[0]}?")
+            kind, slash, rest = name.partition("/")
+            if kind not in COMMON_KINDS and (close := get_close_matches(kind, COMMON_KINDS, 1, 0.85)):
+                raise ValueError(f"{name!r} is no known objective; did you mean {close[0]}{slash}{rest}?")
         for name in self.predicted:
             if name not in names:
                 raise ValueError(f"{name!r} is to be predicted, but is no objective: {suggest(name, names)}")

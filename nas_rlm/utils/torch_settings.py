@@ -12,15 +12,17 @@ from nas_rlm.utils.process_pool import one_thread
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore the default device, the default type and whether gradients are enabled after a `with` block."""
+    """Restore the default device and type, gradients and the number of threads after a `with` block."""
     device, dtype, has_gradients = (
         torch.get_default_device(),
         torch.get_default_dtype(),
         torch.is_grad_enabled(),
     )
+    num_threads = torch.get_num_threads()
     try:
         yield
     finally:
+        torch.set_num_threads(num_threads)
         torch.set_grad_enabled(has_gradients)
         torch.set_default_dtype(dtype)
         if torch.get_default_device() != device:

@@ -293,6 +293,7 @@ def test_a_log_that_is_deleted_or_shortened_meanwhile_is_noticed(open_study, dam
         ),
         ({"objectives": []}, "at least one objective"),
         ({"objectives": ["acuracy"]}, "did you mean accuracy"),
+        ({"objectives": ["acuracy/a"]}, "did you mean accuracy/a"),
         ({"objectives": [3]}, "3 is not an objective's name"),
         ({"constraints": ["flop<=3"]}, "did you mean flops"),
         ({"maximise": ["score"]}, "'score' is to be maximised"),
@@ -311,6 +312,12 @@ def test_settings_that_contradict_each_other_are_refused(open_study, tmp_path, o
     with pytest.raises(ValueError, match=reason):
         open_study(**options)
     assert not (tmp_path / "study").exists()
+
+
+def test_names_of_objectives_may_be_short(open_study):
+    study = open_study(objectives=["accuracy/a"])
+    study.tell(study.ask(), {"accuracy/a": 70.0})
+    assert study.best.values == {"accuracy/a": 70}
 
 
 def test_each_trial_has_a_network_with_weights_of_its_seed(open_study):
