@@ -89,7 +89,10 @@ def _largest_improvement(
     pending: Sequence[str],
     pool: CandidatePool | None,
 ) -> str | None:
-    """The architecture with the largest expected improvement for the cost that is left of its training."""
+    """The architecture with the largest expected improvement for the cost that is left of its training.
+
+    Where none is expected to improve anything, a new one is trained with the first budget, which costs least.
+    """
     full = surrogate.budgets[-1]
     costs = dict.fromkeys(propose(surrogate, settings, 1, pending, pool), full)
     costs |= {name: full - surrogate.budgets[level] for name, level in paused.items()}
@@ -101,5 +104,5 @@ def _largest_improvement(
     known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
     candidates, reference = predicted.subset(~is_known), reference_point(predicted.medians)
     gains = candidates.improvement(known_costs, reference) / np.array([*costs.values()])
-    best = int(gains.argmax()) if gains.max() > 0 else candidates.rank(0, known_costs)[0]
-    return [*costs][best]
+    names, order = [*costs], candidates.rank(0, known_costs)
+    return names[min(order, key=lambda i: (-gains[i], candidates.violation[i], names[i] in paused))]

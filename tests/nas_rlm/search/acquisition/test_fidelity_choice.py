@@ -4,6 +4,7 @@ import pytest
 from nas_rlm.data import Row
 from nas_rlm.search.acquisition.candidate_pool import CandidatePool
 from nas_rlm.search.acquisition.fidelity_choice import choose_next
+from nas_rlm.search.acquisition.improvement_search import CostDistributions
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
 from tests.nas_rlm.search.test_fidelity_surrogate import NAMES, row, surrogate_of, value
@@ -62,6 +63,15 @@ def test_bad_paused_architectures_are_left_for_new_ones():
     ranked = sorted(NAMES[:50], key=lambda name: -value(name, 16))
     surrogate = surrogate_of(*(row(name, 2) for name in ranked[:20]), *(row(name, 1) for name in ranked[20:]))
     assert choose_next(surrogate, SETTINGS) not in ranked
+
+
+def test_new_architectures_are_tried_where_no_improvement_is_expected(monkeypatch):
+    monkeypatch.setattr(CostDistributions, "improvement", lambda self, *_: np.zeros(len(self.medians)))
+    surrogate = surrogate_of(*(row(name, 2) for name in NAMES[:20]), *(row(name, 1) for name in NAMES[20:40]))
+    paused, *_, new = sorted(NAMES[40:], key=lambda name: value(name, 16))
+    surrogate.update([Row("nasbench201", paused, {"accuracy/budget1": 99.0})])
+    pool = CandidatePool(TableSpace(CELLS, [*NAMES[:40], paused, new]))
+    assert choose_next(surrogate, SETTINGS, pool=pool) == new
 
 
 def test_several_objectives_are_ranked_by_hypervolume():
