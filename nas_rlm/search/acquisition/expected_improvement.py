@@ -16,7 +16,9 @@ from nas_rlm.search.pareto import is_non_dominated
 MAX_ELEMENTS = 2_000_000  # of an intermediate array
 
 
-def expected_improvement(front: np.ndarray, reference: np.ndarray, costs: np.ndarray) -> np.ndarray:
+def expected_improvement(
+    front: np.ndarray, reference: np.ndarray, costs: np.ndarray, probabilities: np.ndarray
+) -> np.ndarray:
     """Return the expected hypervolume that each candidate adds to a front, under minimisation.
 
     With one objective it is the expected improvement over the best cost.
@@ -25,14 +27,15 @@ def expected_improvement(front: np.ndarray, reference: np.ndarray, costs: np.nda
         >>> import numpy as np
         >>> front, reference = np.array([[1.0, 2.0]]), np.array([3.0, 3.0])
         >>> candidates = np.array([[[2.0, 2.0], [1.0, 1.0]], [[2.0, 2.0], [2.5, 2.5]]])
-        >>> expected_improvement(front, reference, candidates)
+        >>> expected_improvement(front, reference, candidates, np.array([0.5, 0.5]))
         array([1., 0.])
 
     Args:
         front: costs of F measured architectures, float64 [F, K]; F may be 0.
         reference: reference point, float64 [K].
-        costs: equally probable costs of N candidates in each objective, independent of each other, float64
-            [N, K, S]; infinite where a constraint is violated.
+        costs: possible costs of N candidates in each objective, independent of each other, float64 [N, K, S];
+            infinite where a constraint is violated.
+        probabilities: their probabilities, float64 [S].
 
     Returns:
         float64 [N].
@@ -45,7 +48,7 @@ def expected_improvement(front: np.ndarray, reference: np.ndarray, costs: np.nda
         volumes = np.ones((len(costs[start : start + step]), len(lower)))
         for k in range(num_objectives):
             corner = np.maximum(costs[start : start + step, k, None, :], lower[:, k, None])
-            volumes *= np.clip(upper[:, k, None] - corner, 0, None).mean(-1)
+            volumes *= np.clip(upper[:, k, None] - corner, 0, None) @ probabilities
         gains[start : start + step] = volumes.sum(1)
     return gains
 

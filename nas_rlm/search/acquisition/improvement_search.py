@@ -11,16 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from nas_rlm.search.acquisition.expected_improvement import expected_improvement
 from nas_rlm.search.acquisition.training_costs import relative_training_costs
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import FAILED
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.predictive import normal_quantiles, normal_scores
+from nas_rlm.surrogates.predictive import normal_scores
 
-NUM_QUANTILES = 32  # equally probable values that stand for a predictive distribution
-LEVELS = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
+# Quantiles that stand for a predictive distribution: their normal scores, levels and probabilities. Far tails
+# are among them, since late in a search only these are improvements.
+SCORES = np.linspace(-4.5, 4.5, 37)
+LEVELS = ndtr(SCORES)
+PROBABILITIES = np.exp(-(SCORES**2) / 2) / np.exp(-(SCORES**2) / 2).sum()
 REFERENCE_MARGIN = 0.1  # of the extent of measured costs, from the worst to the reference point
 WHISKER = 1.5  # interquartile ranges beyond the quartiles, where outliers begin
 PRIOR_CORRELATION = 0.6  # assumed between predicted and true normal scores without labels
@@ -32,8 +36,8 @@ class CostDistributions:
     """Predictive distributions of the costs of N architectures.
 
     Args:
-        samples: equally probable costs in each objective, float64 [N, K, S]; infinite where a value violates
-            a constraint.
+        samples: costs in each objective with `PROBABILITIES`, float64 [N, K, S]; infinite where a value
+            violates a constraint.
         medians: their medians, float64 [N, K].
         feasibility: probability that the other constraints hold, float64 [N].
         violation: by how much the medians violate constraints in total, float64 [N].
@@ -52,7 +56,7 @@ class CostDistributions:
 
     def improvement(self, front: np.ndarray, reference: np.ndarray) -> np.ndarray:
         """Return the expected hypervolume that each architecture adds to a front: float64 [N]."""
-        return expected_improvement(front, reference, self.samples) * self.feasibility
+        return expected_improvement(front, reference, self.samples, PROBABILITIES) * self.feasibility
 
     def _gain(self, row: int, front: np.ndarray, reference: np.ndarray) -> float:
         """The improvement of one architecture."""
@@ -125,12 +129,12 @@ def cost_distributions(
     values = surrogate.predict_names(names, objectives, settings.quantile_levels)
     status = surrogate.status(names)
     feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
-    sampled = np.repeat(settings.medians(values)[:, :, None], NUM_QUANTILES, axis=2)
+    sampled = np.repeat(settings.medians(values)[:, :, None], len(LEVELS), axis=2)
     for k, name in enumerate(objectives):
         if name in learned:
             sampled[:, k] = surrogate.predict_names(names, [name], LEVELS.tolist())[:, 0]
     rows = settings.costs(sampled.swapaxes(1, 2).reshape(-1, len(objectives)))
-    costs = rows.reshape(len(names), NUM_QUANTILES, -1).swapaxes(1, 2).copy()
+    costs = rows.reshape(len(names), len(LEVELS), -1).swapaxes(1, 2).copy()
     for constraint in settings.parsed_constraints:
         k = objectives.index(constraint.objective)
         violated = np.stack([constraint.violation(column) > 0 for column in sampled[:, k].T], axis=1)
@@ -139,7 +143,7 @@ def cost_distributions(
         elif constraint.objective in settings.objectives:
             costs[:, settings.objectives.index(constraint.objective)][violated] = np.inf
         else:
-            feasibility *= 1 - violated.mean(1)
+            feasibility *= 1 - violated @ PROBABILITIES
     violation = settings.violations(values).clip(min=0).sum(1) + np.where(feasibility > 0, 0.0, 1.0)
     return CostDistributions(costs, settings.costs(settings.medians(values)), feasibility, violation)
 
@@ -163,7 +167,7 @@ def predicted_distributions(
             scores.append(normal_scores(-values if settings.is_maximised(name) else values))
     means = PRIOR_CORRELATION * np.stack(scores, axis=1) if scores else np.zeros((len(names), 1))
     std = (1 - PRIOR_CORRELATION**2) ** 0.5
-    samples = means[:, :, None] + std * normal_quantiles(LEVELS)
+    samples = means[:, :, None] + std * SCORES
     status = surrogate.status(names)
     feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
     return CostDistributions(samples, means, feasibility, 1 - feasibility)

@@ -8,6 +8,7 @@ from nas_rlm.data import Row
 from nas_rlm.search.acquisition import active_search, candidate_pool
 from nas_rlm.search.acquisition.candidate_pool import CandidatePool
 from nas_rlm.search.acquisition.improvement_search import (
+    PROBABILITIES,
     CostDistributions,
     cost_distributions,
     select_by_improvement_and_cost,
@@ -125,7 +126,8 @@ def test_a_first_design_of_one_at_a_time_has_as_many_random_architectures():
 
 def test_of_equal_improvements_that_of_the_cheaper_training_comes_first():
     samples = np.tile([[[1.0], [2.0]], [[2.0], [1.0]]], (2, 1, 1))
-    predicted = CostDistributions(samples, samples[:, :, 0], np.ones(4), np.zeros(4))
+    certain = samples.repeat(len(PROBABILITIES), axis=2)
+    predicted = CostDistributions(certain, samples[:, :, 0], np.ones(4), np.zeros(4))
     known = np.array([[3.0, 3.0]])
     assert predicted.rank(2, known, np.array([1.0, 3.0, 2.0, 0.5]))[:2] == [3, 0]
     assert predicted.rank(2, known, np.array([0.5, 3.0, 0.4, 2.0]))[:2] == [2, 3]
