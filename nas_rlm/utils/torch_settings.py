@@ -7,22 +7,17 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 
-from nas_rlm.utils.process_pool import one_thread
-
 
 @contextmanager
 def restored() -> Iterator[None]:
     """Restore the default device and type, gradients and the number of threads after a `with` block."""
-    device, dtype, has_gradients = (
-        torch.get_default_device(),
-        torch.get_default_dtype(),
-        torch.is_grad_enabled(),
-    )
-    num_threads = torch.get_num_threads()
+    device, dtype = torch.get_default_device(), torch.get_default_dtype()
+    has_gradients, num_threads = torch.is_grad_enabled(), torch.get_num_threads()
     try:
         yield
     finally:
-        torch.set_num_threads(num_threads)
+        if torch.get_num_threads() != num_threads:
+            torch.set_num_threads(num_threads)
         torch.set_grad_enabled(has_gradients)
         torch.set_default_dtype(dtype)
         if torch.get_default_device() != device:
@@ -42,5 +37,6 @@ def standard() -> Iterator[None]:
 @contextmanager
 def standard_on_one_thread() -> Iterator[None]:
     """Compute within a `with` block as in `standard`, with one thread."""
-    with standard(), one_thread():
+    with standard():
+        torch.set_num_threads(1)
         yield

@@ -104,5 +104,8 @@ def _largest_improvement(
     known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
     candidates, reference = predicted.subset(~is_known), reference_point(predicted.medians)
     gains = candidates.improvement(known_costs, reference) / np.array([*costs.values()])
-    names, order = [*costs], candidates.rank(0, known_costs)
-    return names[min(order, key=lambda i: (-gains[i], candidates.violation[i], names[i] in paused))]
+    names = [*costs]
+    if gains.max() > 0:
+        return names[int(gains.argmax())]
+    order = candidates.rank(0, known_costs)
+    return names[min(order, key=lambda i: (candidates.violation[i], names[i] in paused))]
