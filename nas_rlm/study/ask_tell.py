@@ -304,6 +304,7 @@ class AskTellStudy(StudyView):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
         self._warnings.name_failure(trial)
+        self._warnings.check_network(trial)
         self._warnings.check_weights(trial)
         self._warnings.check_units(self._store.trials)
 

@@ -75,15 +75,16 @@ class TrialStore:
         """Read the events that were appended since the last call.
 
         Raises:
-            ValueError: a line is damaged, or lines that were read are gone.
+            ValueError: a line is damaged, or lines that were read are gone, or all of them.
         """
-        size = self.path.stat().st_size if self.path.exists() else 0
+        size = self._log_size()
         if size < self._size:
             raise ValueError(
                 f"{self.path} was deleted or shortened while the study was open, perhaps by the training:"
                 " open the study again, or choose another directory"
             )
         if not size:
+            self._check_no_directories()
             return
         with open(self.path, "rb") as file:
             file.seek(self._size)
@@ -91,12 +92,27 @@ class TrialStore:
         for line in lines:
             self._num_lines += 1
             self._size += len(line) + 1
+            if not line.strip():  # of an editor
+                continue
             try:
                 self._apply(json.loads(line))
             except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
                 raise ValueError(
                     f"{self.path} line {self._num_lines} is not an event of a study: {line[:80]!r}"
                 ) from None
+
+    def _log_size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def _check_no_directories(self) -> None:
+        """Refuse an empty log beside directories of trials, which have events."""
+        directories = self.directory / TRIALS
+        found = sorted(directories.iterdir()) if directories.is_dir() else []
+        if found and not self._log_size():  # another process may have begun meanwhile
+            raise ValueError(
+                f"{self.path} has no trials, but {found[0]} is the directory of one: restore the log, or"
+                " choose another directory"
+            )
 
     @property
     def num_events(self) -> int:

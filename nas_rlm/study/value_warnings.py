@@ -1,4 +1,4 @@
-"""Warnings of results of trials: values beside those of objectives or in another unit, and failures."""
+"""Warnings of results of trials: of their values, weights, networks and failures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nas_rlm.study.report.trained_weights import weights_of_network
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
 from nas_rlm.utils.validation import listed
+from search_spaces.loading import network_fingerprint
 
 MIN_VALUES_TO_CHECK = 3  # of an objective, to tell whether they are in another unit
 
@@ -44,7 +45,7 @@ class ValueWarnings:
         self.settings = settings
         self._has_checked_units = self._has_named_failure = False
         self._named_additional: set[str] = set()
-        self._has_checked_weights = False
+        self._has_checked_weights = self._has_named_network = False
 
     def name_additional(self, trial: Trial, outcome: Outcome) -> None:
         """Warn of values that a trial gave or reported beside its objectives, of each name once."""
@@ -97,6 +98,19 @@ class ValueWarnings:
             warnings.warn(
                 f"the weights that trial {trial.number} gave are not those of trial.network(): they are kept,"
                 " but files of the front have initial weights; expected the state_dict of trial.network()",
+                stacklevel=3,
+            )
+
+    def check_network(self, trial: Trial) -> None:
+        """Warn if the network of a trial is not that which it had when it began; once."""
+        if self._has_named_network or not trial.network_fingerprint or trial.state == FAILED:
+            return
+        if network_fingerprint(trial.space, trial.parsed) != trial.network_fingerprint:
+            self._has_named_network = True
+            warnings.warn(
+                f"the network of trial {trial.number}, {trial.architecture}, is not the one that it had when"
+                f" it began: write of {trial.space.name} gives another network each time, or the space was"
+                " changed meanwhile; its values may be those of another network",
                 stacklevel=3,
             )
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -199,6 +200,22 @@ def test_a_space_of_the_same_file_may_not_have_other_networks(tiny_rlm, tmp_path
     assert len(Study(Wide(), ["accuracy"], tmp_path / "study", model=tiny_rlm).trials) == 1
 
 
+def test_networks_that_change_during_a_study_have_a_warning(tiny_rlm, tmp_path):
+    """A changed object mixes networks of two spaces, and so does a `write` that depends on more than it."""
+    space = Wide()
+    study = Study(space, ["accuracy"], tmp_path / "study", model=tiny_rlm)
+    first, second, third = study.ask(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.tell(first, 50.0)
+    space.classes = 20
+    with pytest.warns(UserWarning, match=r"network of trial 1, .*, is not the one .* write of wide gives"):
+        study.tell(second, 50.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.tell(third, 50.0)
+
+
 class PartlyBroken(PlainSpace):
     """Networks whose first convolution has a kernel of `broken` cannot be built."""
 
@@ -267,6 +284,24 @@ def test_damaged_files_are_refused(open_study, tmp_path):
     (tmp_path / "study" / "study.json").write_text("{}")
     with pytest.raises(ValueError, match=r"study\.json is not what a study writes: space is missing"):
         Study.load(tmp_path / "study")
+
+
+@pytest.mark.parametrize("lose", [os.unlink, lambda path: os.truncate(path, 0)])
+def test_a_log_that_is_lost_is_noticed_where_trials_have_directories(open_study, tmp_path, lose):
+    open_study().optimize(accuracy, trials=1)
+    lose(tmp_path / "study" / "trials.jsonl")
+    with pytest.raises(ValueError, match=r"has no trials, but .*00000 is the directory of one"):
+        open_study()
+
+
+def test_blank_lines_in_a_log_are_skipped(open_study, tmp_path):
+    open_study().optimize(accuracy, trials=1)
+    log = tmp_path / "study" / "trials.jsonl"
+    log.write_text(log.read_text().replace("\n", "\n\n", 1) + "\n")
+    again = open_study()
+    again.optimize(accuracy, trials=2)
+    assert summary(open_study()) == summary(again)
+    assert len(again.trials) == 2
 
 
 @pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 50)])
