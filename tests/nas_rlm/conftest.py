@@ -1,7 +1,9 @@
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import search_spaces
 from nas_rlm import RLM
@@ -14,6 +16,24 @@ from nas_rlm.text.parser import parse_network
 
 NUM_NETWORKS = 40  # of the layer surrogate
 LAYER_OBJECTIVES = ("latency/cortexA76cpu", "latency/mybox")
+
+
+@pytest.fixture
+def change_torch() -> Iterator[Callable[[], None]]:
+    """Yield a function that changes the settings of torch which user code may change, until the end."""
+    num_threads = torch.get_num_threads()
+
+    def change() -> None:
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        torch.set_num_threads(num_threads + 1)
+
+    yield change
+    torch.set_num_threads(num_threads)
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 import re
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -32,21 +31,6 @@ def architectures(n: int) -> list:
     return [SPACE.sample(rng) for _ in range(n)]
 
 
-@pytest.fixture
-def changed_defaults() -> Iterator[Callable[[], None]]:
-    """A function that changes the settings of torch which user code may change."""
-
-    def change() -> None:
-        torch.set_grad_enabled(False)
-        torch.set_default_dtype(torch.float64)
-        torch.set_default_device("meta")
-
-    yield change
-    torch.set_grad_enabled(True)
-    torch.set_default_dtype(torch.float32)
-    torch.set_default_device(None)
-
-
 @pytest.fixture(scope="module")
 def rlm(tiny_checkpoint) -> RLM:
     return RLM.load(tiny_checkpoint)
@@ -62,7 +46,7 @@ def trained_on(texts: list[str], values: np.ndarray, size: int, epochs: int) -> 
     return fresh.fine_tune(rows, ["y"], recipe)
 
 
-def test_results_do_not_depend_on_the_defaults_of_torch(tiny_checkpoint, changed_defaults):
+def test_results_do_not_depend_on_the_defaults_of_torch(tiny_checkpoint, change_torch):
     archs, texts = architectures(8), [f"width={w}" for w in range(80)]
     rows = [Row(SPACE.name, str(a), {"accuracy": 80.0 + i}) for i, a in enumerate(archs)]
 
@@ -80,7 +64,7 @@ def test_results_do_not_depend_on_the_defaults_of_torch(tiny_checkpoint, changed
         ]
 
     expected = results()
-    changed_defaults()
+    change_torch()
     with torch.inference_mode():
         found = results()
     assert torch.ones(1).device.type == "meta" and torch.ones(1).dtype == torch.float64

@@ -390,29 +390,19 @@ def test_seconds_limit_the_cost_without_budgets(open_study):
 
 
 @pytest.mark.parametrize("is_left", [True, False], ids=["left by trainings", "set before"])
-def test_settings_of_torch_do_not_reach_the_study(open_study, is_left):
+def test_settings_of_torch_do_not_reach_the_study(open_study, change_torch, is_left):
     """A default device, type and disabled gradients; suggestions by surrogates start with trial 10."""
-
-    def change():
-        torch.set_default_device("meta")
-        torch.set_default_dtype(torch.float64)
-        torch.set_grad_enabled(False)
 
     def train(trial):
         if is_left:
             assert torch.is_grad_enabled() and torch.ones(1).device.type == "cpu"
-            change()
+            change_torch()
         return accuracy(trial)
 
     study, expected = open_study(), open_study("expected")
     expected.optimize(accuracy, trials=13)
-    try:
-        if not is_left:
-            change()
-        study.optimize(train, trials=13)
-        assert (torch.ones(1).device.type == "meta") == (not is_left)
-    finally:
-        torch.set_default_device(None)
-        torch.set_default_dtype(torch.float32)
-        torch.set_grad_enabled(True)
+    if not is_left:
+        change_torch()
+    study.optimize(train, trials=13)
+    assert (torch.ones(1).device.type == "meta") == (not is_left)
     assert summary(study) == summary(expected)
