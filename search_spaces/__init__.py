@@ -123,6 +123,20 @@ def register(space: SearchSpace[Any]) -> SearchSpace[Any]:
     return space
 
 
+def registered(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
+    """Return a space that is given by its name, its location or as an object, which is registered then.
+
+    Raises:
+        ValueError: no space has the name, or the object is no space.
+    """
+    if isinstance(space, str):
+        return get(space)
+    if not isinstance(space, SearchSpace):
+        found = f"the class {space.__name__}" if isinstance(space, type) else repr(space)
+        raise ValueError(f"the search space is {found}: expected an object such as MySpace(), or its name")
+    return space if space.is_built_in else register(space)
+
+
 def check_name(space: SearchSpace[Any]) -> None:
     """Check that no other space has the name of a space.
 

@@ -70,9 +70,7 @@ def import_table(
         maximise: objectives to maximise, which the table stores. Accuracy, throughput, IoU and similar kinds
             are maximised without.
     """
-    from nas_rlm.cli.programs import warn_of_contradicted_languages
     from nas_rlm.data import write
-    from nas_rlm.data.importers import import_benchmark
     from nas_rlm.data.importers.csv_columns import CsvTable, repeated_rows
     from nas_rlm.data.importers.csv_files import read_csv
     from nas_rlm.data.importers.onnx_files import read_onnx_csv
@@ -95,9 +93,13 @@ def import_table(
     elif kind == "onnx":
         imported = read_onnx_csv(file, space, columns, dict(input_shape))
     elif kind == "programs":
+        from nas_rlm.cli.programs import warn_of_contradicted_languages  # it imports torch
+
         imported = read_program_csv(file, space, columns, sorted(set(LANGUAGES.values())))
         warn_of_contradicted_languages(imported.rows)
     else:
+        from nas_rlm.data.importers.registry import import_benchmark
+
         rows = import_benchmark(kind, file, allow_pickle, device=device, models=models)
         imported = CsvTable(rows, {}, repeated_rows(rows), [])
     rows = imported.rows

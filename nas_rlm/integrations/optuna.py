@@ -56,7 +56,7 @@ def suggest_architecture(trial: optuna.trial.BaseTrial, space: str | SearchSpace
         optuna.TrialPruned: the genes are no architecture, as a sampler that does not know the space may
             suggest.
     """
-    space = search_spaces.get(space) if isinstance(space, str) else space
+    space = search_spaces.registered(space)
     genes = [trial.suggest_int(f"gene{i}", 0, size - 1) for i, size in enumerate(space.genes)]
     try:
         return space.decode(np.array(genes))
@@ -68,8 +68,8 @@ class RLMSampler(BaseSampler):
     """An Optuna sampler that suggests architectures as `nas_rlm.Study` does.
 
     Surrogates learn the objectives from the trials that are complete; other parameters than genes are sampled
-    at random. Several processes on one storage, and threads, get different architectures. If there is no
-    further architecture, `optimize` of Optuna ends.
+    at random. Several processes on one storage, and threads, get different architectures. If a trial leaves
+    no further architecture, `optimize` of Optuna ends.
 
     Examples:
         >>> import optuna
@@ -102,7 +102,7 @@ class RLMSampler(BaseSampler):
         maximise: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
-        self.space = search_spaces.get(space) if isinstance(space, str) else space
+        self.space = search_spaces.registered(space)  # surrogates know spaces by name
         self.settings = StudySettings(
             self.space.name,
             tuple(as_list(objectives, "objectives")),
@@ -124,6 +124,7 @@ class RLMSampler(BaseSampler):
         self._genes = {f"gene{i}": IntDistribution(0, size - 1) for i, size in enumerate(self.space.genes)}
         self._candidates: list[str] = []  # of all suggestions
         self._has_warned = False
+        self._warned: set[str] = set()
         warn_of_minimised_scores(self.settings, stacklevel=3)
 
     def infer_relative_search_space(
@@ -160,7 +161,7 @@ class RLMSampler(BaseSampler):
         """The next architecture, which no other trial has."""
         name, others = "", _others(study, trial)
         while not name or name in self._suggested_for(others):  # of another process meanwhile
-            rows = rows_of_trials(others, self.space, self.settings.objectives, self._architecture)
+            rows = self._rows(others)
             labelled = [row.select(self.settings.learned) for row in rows]
             finished = {row.arch_str for row in rows}
             # Suggestions that a trial did not follow, such as where a gene is fixed, are not made again.
@@ -169,9 +170,22 @@ class RLMSampler(BaseSampler):
             self._candidates += suggestions.candidates
             if not suggestions.trials:
                 raise ValueError(f"{self.settings.exhausted}: there are no others")
-            name, others = suggestions.trials[0].architecture, _others(study, trial)
-        study._storage.set_trial_system_attr(trial._trial_id, SUGGESTED, name)
+            name = suggestions.trials[0].architecture
+            # It is read after it was written, so that of two processes at least one notices the other.
+            study._storage.set_trial_system_attr(trial._trial_id, SUGGESTED, name)
+            others = _others(study, trial)
         return name
+
+    def _rows(self, trials: Sequence[FrozenTrial]) -> list[Row]:
+        """Finished trials as rows; a warning is shown once."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rows = rows_of_trials(trials, self.space, self.settings.objectives, self._architecture)
+        for message in dict.fromkeys(str(warning.message) for warning in caught):
+            if message not in self._warned:
+                self._warned.add(message)
+                warnings.warn(message, stacklevel=2)
+        return rows
 
     def _suggested_for(self, trials: Sequence[FrozenTrial]) -> list[str]:
         """The architectures of trials that run, and those that were suggested for finished ones.
@@ -201,7 +215,7 @@ class RLMSampler(BaseSampler):
     ) -> None:
         """Warn, once, of a trial that did not use the suggested architecture, or has counts of another.
 
-        If each architecture of the space has a trial, `optimize` of Optuna ends.
+        If there is no further architecture, `optimize` of Optuna ends.
         """
         if self._is_exhausted(study):
             with suppress(RuntimeError):  # of a trial of `ask`
@@ -213,11 +227,9 @@ class RLMSampler(BaseSampler):
             warnings.warn(message, stacklevel=2)
 
     def _is_exhausted(self, study: optuna.Study) -> bool:
-        """Whether each architecture of the space has a trial."""
-        trials = study.get_trials(deepcopy=False)
-        if not self.space.size or len(trials) < self.space.size:
-            return False
-        return len({self._name(trial.params) for trial in trials} - {""}) >= self.space.size
+        """Whether each architecture that meets the exact constraints has a trial."""
+        names = {self._name(trial.params) for trial in study.get_trials(deepcopy=False)} - {""}
+        return self._suggester.is_exhausted(names, self._candidates)
 
     def _misuse(self, trial: FrozenTrial, values: Sequence[float]) -> str:
         """What is wrong with the genes or counts of a complete trial; empty if nothing is."""
@@ -352,7 +364,7 @@ def labels(
     Warns:
         UserWarning: complete trials are left out, or the study maximises an objective of a kind that is not.
     """
-    space = search_spaces.get(space) if isinstance(space, str) else space
+    space = search_spaces.registered(space)
     objectives = as_list(objectives, "objectives")
     if len(study.directions) != len(objectives):
         raise ValueError(

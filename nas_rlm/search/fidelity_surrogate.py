@@ -94,6 +94,7 @@ class FidelitySurrogate(OnlineSurrogate):
         super().__init__(cached_predictor, objectives, surrogates)
         self.varying, self.budgets, self.target = tuple(varying), tuple(budgets), 0
         self.observed: dict[str, Row] = {}
+        self._outcomes: list[dict[str, bool]] = [{} for _ in budgets]  # of each budget, by architecture
         self._levels: dict[tuple[str, int], _Level] = {}
         self._definitions: dict[str, GraphFeatures] = {}
 
@@ -104,6 +105,7 @@ class FidelitySurrogate(OnlineSurrogate):
             rows: architectures with all values that they have so far, see `observed`.
         """
         for row in rows:
+            self._add_outcomes(row)
             self.observed[row.arch_str] = row
         for objective in self.varying:
             for level in range(len(self.budgets)):
@@ -144,6 +146,29 @@ class FidelitySurrogate(OnlineSurrogate):
             for name, row in self.observed.items()
             if row.targets
         }
+
+    def success_probabilities(self, names: Sequence[str]) -> np.ndarray:
+        """Return the probability that the complete training of architectures does not fail, float64 [N].
+
+        It is the product over the budgets that are left.
+
+        Args:
+            names: N architectures in the space's notation.
+        """
+        levels = range(len(self.budgets))
+        by_level = [self._success_probabilities(self._outcomes[level], names, level) for level in levels]
+        return np.prod(by_level, axis=0)
+
+    def _add_outcomes(self, row: Row) -> None:
+        """Record at which budgets an architecture has values, or that it failed at the one after these."""
+        name = row.arch_str
+        if not row.targets:
+            level = sum(outcomes.get(name, False) for outcomes in self._outcomes)
+            self._outcomes[level][name] = False
+            return
+        for level, outcomes in enumerate(self._outcomes):
+            if level_name(self.varying[0], self.budgets, level) in row.targets:
+                outcomes[name] = True
 
     def with_target(self, level: int) -> FidelitySurrogate:
         """Return a copy that predicts the values at another budget of the architectures that reached it."""

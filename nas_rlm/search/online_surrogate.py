@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,13 @@ from nas_rlm.search.lookup import insert_measurements
 from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.settings import MEDIAN_LEVEL, QUANTILE_LEVELS
+from nas_rlm.search.success_probability import SUCCESS, SuccessModel
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
-from nas_rlm.surrogates.graphs.features import MAX_CHAIN_LENGTH, GraphFeatures
+from nas_rlm.surrogates.graphs.features import (
+    MAX_CHAIN_LENGTH,
+    GraphFeatures,
+    graph_features_of_space,
+)
 from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.graphs.transfer import SourceSurrogate
 from nas_rlm.surrogates.latency.features import LatencyFeatures
@@ -166,6 +172,7 @@ class OnlineSurrogate:
         self._surrogates: dict[str, FeatureSurrogate] = {}
         self._distributions: dict[str, dict[str, tuple[float, float]]] = {}
         self._templates: dict[str, PredictiveDistribution] = {}
+        self._success_models: dict[int, SuccessModel] = {}  # by level of budgets
 
     @property
     def is_ready(self) -> bool:
@@ -321,6 +328,29 @@ class OnlineSurrogate:
             elif name in failed or (unsupported and unsupported & self._operators(name)):
                 status[name] = FAILED
         return status
+
+    def success_probabilities(self, names: Sequence[str]) -> np.ndarray:
+        """Return the probability that architectures do not fail, float64 [N]; 1 while none has failed.
+
+        Args:
+            names: N architectures in the space's notation.
+        """
+        failed = self.failed_names
+        return self._success_probabilities({name: name not in failed for name in self.measurements}, names)
+
+    def _success_probabilities(
+        self, outcomes: Mapping[str, bool], names: Sequence[str], level: int = 0
+    ) -> np.ndarray:
+        """The probability that architectures do not fail with a budget, from the outcomes with it.
+
+        It is 1 for those that did not.
+        """
+        if len({*outcomes.values()}) < 2 or len(outcomes) < MIN_LABELS:
+            return np.ones(len(names))
+        if level not in self._success_models:
+            features = graph_features_of_space(self.space.name, with_genome=True)
+            self._success_models[level] = SuccessModel(partial(self._transform, features, SUCCESS), features)
+        return self._success_models[level].probabilities(outcomes, names)
 
     def _operators(self, name: str) -> set[str]:
         """The kinds of operators and layers of an architecture: features other than sums, chains, paths."""

@@ -199,6 +199,15 @@ class PoolSuggester(Suggester):
         if self._constraints and not self._pool_with(()).candidates((), 1):
             raise ValueError(self._constraints.refusal())
 
+    def is_exhausted(self, known: Collection[str], candidates: Sequence[str] = ()) -> bool:
+        """Whether no architecture is found that is not among known ones.
+
+        Args:
+            known: architectures in the space's notation.
+            candidates: see `suggest`.
+        """
+        return not self._pool_with(candidates).candidates(known, 1)
+
     def _pool_with(self, candidates: Sequence[str]) -> CandidatePool:
         """The pool, to which these candidates were added."""
         if self._pool is None or self._pool.added != list(candidates):  # of another process

@@ -28,6 +28,8 @@ PROBABILITIES = np.exp(-(SCORES**2) / 2) / np.exp(-(SCORES**2) / 2).sum()
 REFERENCE_MARGIN = 0.1  # of the extent of measured costs, from the worst to the reference point
 WHISKER = 1.5  # interquartile ranges beyond the quartiles, where outliers begin
 PRIOR_CORRELATION = 0.6  # assumed between predicted and true normal scores without labels
+# Less likely networks count as failing: the improvements that are expected of them are often large.
+MIN_SUCCESS_PROBABILITY = 0.5
 COST_EXPONENT = 0.5  # of the cost of a training, by which an improvement is divided
 
 
@@ -127,8 +129,8 @@ def cost_distributions(
     """
     objectives, learned = settings.all_objectives, surrogate.objectives
     values = surrogate.predict_names(names, objectives, settings.quantile_levels)
-    status = surrogate.status(names)
-    feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
+    success = _success_probabilities(surrogate, names)
+    feasibility = np.where(success < MIN_SUCCESS_PROBABILITY, 0.0, success)
     sampled = np.repeat(settings.medians(values)[:, :, None], len(LEVELS), axis=2)
     for k, name in enumerate(objectives):
         if name in learned:
@@ -144,8 +146,15 @@ def cost_distributions(
             costs[:, settings.objectives.index(constraint.objective)][violated] = np.inf
         else:
             feasibility *= 1 - violated @ PROBABILITIES
-    violation = settings.violations(values).clip(min=0).sum(1) + np.where(feasibility > 0, 0.0, 1.0)
+    violation = settings.violations(values).clip(min=0).sum(1) + np.where(feasibility > 0, 0.0, 2 - success)
     return CostDistributions(costs, settings.costs(settings.medians(values)), feasibility, violation)
+
+
+def _success_probabilities(surrogate: OnlineSurrogate, names: Sequence[str]) -> np.ndarray:
+    """Return the probability that architectures do not fail, float64 [N]; 0 where they are expected to."""
+    status = surrogate.status(names)
+    runs = np.array([status.get(name) != FAILED for name in names], dtype=float)
+    return runs * surrogate.success_probabilities(names)
 
 
 def predicted_distributions(
@@ -168,9 +177,9 @@ def predicted_distributions(
     means = PRIOR_CORRELATION * np.stack(scores, axis=1) if scores else np.zeros((len(names), 1))
     std = (1 - PRIOR_CORRELATION**2) ** 0.5
     samples = means[:, :, None] + std * SCORES
-    status = surrogate.status(names)
-    feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
-    return CostDistributions(samples, means, feasibility, 1 - feasibility)
+    success = _success_probabilities(surrogate, names)
+    feasibility = np.where(success < MIN_SUCCESS_PROBABILITY, 0.0, success)
+    return CostDistributions(samples, means, feasibility, np.where(feasibility > 0, 0.0, 2 - success))
 
 
 def first_design(

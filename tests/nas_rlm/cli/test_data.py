@@ -1,5 +1,7 @@
 import json
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 
@@ -29,6 +31,17 @@ def test_data_import_writes_a_table_or_nothing(tmp_path, capsys):
     assert "is the file to read: choose another" in line
     assert out.read_bytes() == table
     assert "did you mean nds" in refused(capsys, "data", "import", "ndss", tmp_path, "--out", other)
+
+
+def test_an_import_of_labels_needs_no_torch(tmp_path):
+    """It takes most of the time of a start."""
+    labels, out = tmp_path / "labels.csv", tmp_path / "labels.parquet"
+    labels.write_text("architecture,accuracy\n64:32:48:8:16,91.2\n")
+    arguments = ["data", "import", "csv", str(labels), "--space", "nats_size", "--out", str(out)]
+    program = f"import sys; sys.modules['torch'] = None; from nas_rlm.cli import main; main({arguments!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert read(out).rows[0].targets == {"accuracy": 91.2}
 
 
 def test_snas_generate_and_import(tmp_path, capsys):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nas_rlm.data import network_files, read, splits
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.small_models import small_model
 

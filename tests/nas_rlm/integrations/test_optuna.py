@@ -11,6 +11,7 @@ from nas_rlm.study.suggestion import PoolSuggester
 from search_spaces import blocks
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import accuracy, quick_suggestions, tiny_rlm  # noqa: F401 - fixtures
+from tests.search_spaces.plain_space import PlainSpace
 
 optuna = pytest.importorskip("optuna", reason="needs Optuna")
 
@@ -309,6 +310,22 @@ def test_two_samplers_on_one_storage_have_different_architectures(
     assert len(asked) == 1 and len({*map(str, cells + asked)}) == 4
 
 
+def test_a_suggestion_that_another_process_wrote_at_the_same_time_is_not_used(tiny_rlm, quick_suggestions):  # noqa: F811
+    sampler = RLMSampler(CELLS, ["accuracy", "latency/mine"], model=tiny_rlm)
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    other = optuna.trial.Trial(study, study._storage.create_new_trial(study._study_id))
+    write, written = study._storage.set_trial_system_attr, []
+
+    def write_both(trial_id, key, value):
+        if not written:
+            write(other._trial_id, key, value)
+        written.append(value)
+        write(trial_id, key, value)
+
+    study._storage.set_trial_system_attr = write_both
+    assert str(suggest_architecture(study.ask(), CELLS)) == written[1] != written[0]
+
+
 def test_enqueued_architectures_and_fixed_genes_are_accepted(sampler):
     study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
     study.enqueue_trial({f"gene{i}": 1 for i in range(6)})
@@ -327,6 +344,39 @@ def test_the_search_ends_when_each_architecture_has_a_trial(tiny_rlm):  # noqa: 
     assert len(study.trials) == 4
     with pytest.raises(ValueError, match="each architecture of four has a trial"):
         suggest_architecture(study.ask(), space)
+    limit = sorted(map(space.flops, (8, 16, 24, 32)))[2]
+    limited = RLMSampler(space, ["accuracy"], constraints=[f"flops<={limit}"], model=tiny_rlm)
+    study = optuna.create_study(direction="maximize", sampler=limited)
+    study.optimize(lambda trial: float(suggest_architecture(trial, space)), n_trials=20)
+    assert [trial.values for trial in sorted(study.trials, key=lambda t: t.value)] == [[8], [16], [24]]
+
+
+class Unregistered(PlainSpace):
+    name = "unregistered"
+
+
+def test_a_space_is_an_object_that_need_not_be_registered(tiny_rlm):  # noqa: F811
+    space = Unregistered()
+    study = optuna.create_study(direction="maximize", sampler=RLMSampler(space, ["accuracy"], model=tiny_rlm))
+    study.optimize(lambda trial: 50.0 + suggest_architecture(trial, space).stages[0][0], n_trials=12)
+    assert {trial.state for trial in study.trials} == {optuna.trial.TrialState.COMPLETE}
+    with pytest.raises(
+        ValueError, match=r"is the class Unregistered: expected an object such as MySpace\(\)"
+    ):
+        RLMSampler(Unregistered, ["accuracy"], model=tiny_rlm)
+
+
+def test_a_value_that_an_objective_cannot_have_is_warned_of_once(sampler):
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+
+    def impossible(trial):
+        suggest_architecture(trial, CELLS)
+        return 150.0 if trial.number == 0 else 50.0, 1.0
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        study.optimize(impossible, n_trials=4)
+    assert [str(w.message)[:42] for w in caught] == ["trial 0 of the Optuna study counts as fail"]
 
 
 def test_scores_that_are_minimised_are_warned_of(tiny_rlm):  # noqa: F811

@@ -4,7 +4,7 @@ import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import read
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from nas_rlm.data.splits import train_validation_test_split
 from tests.nas_rlm.cli.commands import refused
 

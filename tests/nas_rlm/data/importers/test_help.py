@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from tests.nas_rlm.data.importers.published_files import CELL_NOTATIONS, write_help
 
 OFA = {"ks": [3] * 20, "e": [6] * 20, "d": [4] * 5, "r": [160]}

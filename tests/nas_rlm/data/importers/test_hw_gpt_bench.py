@@ -7,7 +7,7 @@ import torch
 import search_spaces
 from nas_rlm.cli import main
 from nas_rlm.data import read, write
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from tests.nas_rlm.data.importers.published_files import (
     GPT_ARCHS,
     hw_gpt_energy,

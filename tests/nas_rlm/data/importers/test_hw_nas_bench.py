@@ -3,7 +3,7 @@ import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import read, write
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from tests.nas_rlm.data.importers.published_files import CELL_NOTATIONS, write_hw_nas_bench
 
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from nas_rlm.data.importers import import_benchmark
 from nas_rlm.data.importers.nas_bench_101 import masked_crc32c
+from nas_rlm.data.importers.registry import import_benchmark
 from tests.nas_rlm.data.importers.published_files import OPERATORS_101, tf_record, write_nas_bench_101
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from tests.nas_rlm.data.importers.published_files import (
     CELL_NOTATIONS,
     CELLS,

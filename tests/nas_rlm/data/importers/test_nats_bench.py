@@ -1,7 +1,7 @@
 import pytest
 
 from nas_rlm.data.importers import arch_results as arch_results_module
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from tests.nas_rlm.data.importers.published_files import (
     SIZE_NOTATIONS,
     arch_results,

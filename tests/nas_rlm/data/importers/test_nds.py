@@ -3,7 +3,7 @@ import json
 import pytest
 
 import search_spaces
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from tests.nas_rlm.data.importers.published_files import GENOTYPE, write_nds
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import read as read_table
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.small_models import small_model
 

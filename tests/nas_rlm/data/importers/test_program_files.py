@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from nas_rlm.data.importers import import_benchmark
 from nas_rlm.data.importers.program_files import read_program_csv
+from nas_rlm.data.importers.registry import import_benchmark
 
 HEADER = "problem,language,program,memory,time,author\n"
 KNOWN_LANGUAGES = ("C", "C#", "C++", "Java", "JavaScript", "Kotlin", "Python")

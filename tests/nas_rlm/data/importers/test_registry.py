@@ -7,7 +7,7 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import read, write
-from nas_rlm.data.importers import FORMATS, import_benchmark
+from nas_rlm.data.importers.registry import FORMATS, import_benchmark
 from tests.nas_rlm.data.importers.published_files import (
     CELL_NOTATIONS,
     write_hw_nas_bench,

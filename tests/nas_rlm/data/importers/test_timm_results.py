@@ -4,7 +4,7 @@ import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import read as read_table
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from nas_rlm.data.importers.timm_results import is_imagenet_alone, read_results
 from nas_rlm.data.omissions import Omissions
 from nas_rlm.graph.costs import compute_costs

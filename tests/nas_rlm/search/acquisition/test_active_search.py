@@ -181,6 +181,18 @@ def test_failed_architectures_are_not_proposed_again():
     assert set(names) == set(NAMES[20:40])
 
 
+def test_architectures_that_probably_fail_are_not_proposed():
+    """Networks whose features resemble those that failed, although these are the best ones."""
+    objectives = ("accuracy",)
+    failing = [name for name in NAMES if name.count("nor_conv_3x3") >= 2]
+    surrogate = surrogate_of([name for name in NAMES[:45] if name not in failing], objectives)
+    names = propose(surrogate, settings_of(objectives), 8, candidates=NAMES[45:])
+    num_before = len({*names} & {*failing})
+    surrogate.update([Row("nasbench201", name, {}) for name in NAMES[:45] if name in failing])
+    names = propose(surrogate, settings_of(objectives), 8, candidates=NAMES[45:])
+    assert len({*names} & {*failing}) <= 1 < 4 <= num_before
+
+
 def test_it_learns_what_is_good():
     objectives = ("accuracy",)
     surrogate = surrogate_of(NAMES[:12], objectives)

@@ -6,7 +6,7 @@ import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import read as read_table
-from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.registry import import_benchmark
 from nas_rlm.text.declarations import is_network_text
 from tests.nas_rlm.data.importers.nn_meter.graphs import small_network
 
