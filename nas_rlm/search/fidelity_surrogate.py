@@ -150,14 +150,18 @@ class FidelitySurrogate(OnlineSurrogate):
     def success_probabilities(self, names: Sequence[str]) -> np.ndarray:
         """Return the probability that the complete training of architectures does not fail, float64 [N].
 
-        It is the product over the budgets that are left.
+        It is the product over the budgets that are left. While all trainings fail with a budget, those that
+        reached the one before and have not failed count as successes.
 
         Args:
             names: N architectures in the space's notation.
         """
-        levels = range(len(self.budgets))
-        by_level = [self._success_probabilities(self._outcomes[level], names, level) for level in levels]
-        return np.prod(by_level, axis=0)
+        probabilities, before = np.ones(len(names)), dict[str, bool]()
+        for level, outcomes in enumerate(self._outcomes):
+            succeeded = {name: True for name, is_success in outcomes.items() if is_success}
+            probabilities *= self._success_probabilities(outcomes, names, level, {} if succeeded else before)
+            before = succeeded
+        return probabilities
 
     def _add_outcomes(self, row: Row) -> None:
         """Record at which budgets an architecture has values, or that it failed at the one after these."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from search_spaces import SearchSpace
 MIN_FAILURES = (
     3  # failed networks with an operator that no running network has, before it counts as unsupported
 )
+NO_OUTCOMES: Mapping[str, bool] = MappingProxyType({})
 REFIT_GROWTH = 1.3  # of the number of labels, after which hyperparameters are fitted again
 
 
@@ -339,18 +341,24 @@ class OnlineSurrogate:
         return self._success_probabilities({name: name not in failed for name in self.measurements}, names)
 
     def _success_probabilities(
-        self, outcomes: Mapping[str, bool], names: Sequence[str], level: int = 0
+        self,
+        outcomes: Mapping[str, bool],
+        names: Sequence[str],
+        level: int = 0,
+        assumed: Mapping[str, bool] = NO_OUTCOMES,
     ) -> np.ndarray:
         """The probability that architectures do not fail with a budget, from the outcomes with it.
 
-        It is 1 for those that did not.
+        It is 1 for those that did not. Assumed outcomes are learned too, and are not certain.
         """
-        if len({*outcomes.values()}) < 2 or len(outcomes) < MIN_LABELS:
+        learned = {**assumed, **outcomes}
+        if len({*learned.values()}) < 2 or len(learned) < MIN_LABELS:
             return np.ones(len(names))
         if level not in self._success_models:
             features = graph_features_of_space(self.space.name, with_genome=True)
             self._success_models[level] = SuccessModel(partial(self._transform, features, SUCCESS), features)
-        return self._success_models[level].probabilities(outcomes, names)
+        found = self._success_models[level].probabilities(learned, names)
+        return np.array([outcomes.get(name, p) for name, p in zip(names, found, strict=True)], dtype=float)
 
     def _operators(self, name: str) -> set[str]:
         """The kinds of operators and layers of an architecture: features other than sums, chains, paths."""

@@ -36,7 +36,7 @@ class SuccessModel:
 
         Args:
             outcomes: by name of a network, whether it succeeded, in order; at least one did, and one not.
-            names: N names. Those with an outcome have it as their probability.
+            names: N names.
         """
         labels = np.array([*outcomes.values()], dtype=float)
         features = self._transform([*outcomes])
@@ -44,8 +44,7 @@ class SuccessModel:
         predicted = surrogate.predict(self._transform(names), SUCCESS)
         scores = surrogate.transforms[SUCCESS].scores
         threshold = (scores[labels == 0][0] + scores[labels == 1][0]) / 2
-        found = ndtr((predicted.mean - threshold) / predicted.std)
-        return np.array([outcomes.get(name, p) for name, p in zip(names, found, strict=True)], dtype=float)
+        return np.asarray(ndtr((predicted.mean - threshold) / predicted.std))
 
     def _fit(self, outcomes: Mapping[str, bool]) -> GraphSurrogate:
         """Fit hyperparameters to the outcomes up to a failure, so that they are fitted seldom."""

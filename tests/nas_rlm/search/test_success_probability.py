@@ -104,3 +104,23 @@ def test_budgets_at_which_trainings_fail_are_told_apart():
     right += [(probabilities[name] < 0.5) == (gene(name) or memory(name)) for name in NAMES[50:]]
     assert np.mean(right) > 0.8
     assert [probabilities[name] for name in NAMES[:40]] == [not (gene(n) or memory(n)) for n in NAMES[:40]]
+
+
+def test_trainings_that_have_not_failed_count_while_all_others_fail_with_a_budget():
+    """With the second budget all trainings of the last kernel 5 fail, and no other one was continued."""
+    first, second = (level_name("accuracy", BUDGETS, level) for level in range(2))
+    surrogate = FidelitySurrogate(
+        CachedPredictor(StubPredictor(), SPACE), ["accuracy"], {}, ["accuracy"], BUDGETS
+    )
+    surrogate.update([Row(SPACE.name, name, {first: 50.0}) for name in NAMES[:40]])
+    failed = [name for name in NAMES[:40] if gene(name)][:8]
+    surrogate.update([Row(SPACE.name, name, {}) for name in failed])
+    others = [name for name in NAMES if name not in failed]
+    probabilities = dict(zip(others, surrogate.success_probabilities(others), strict=True))
+    of_rule, without = (
+        [p for name, p in probabilities.items() if gene(name) == kind] for kind in (True, False)
+    )
+    assert np.mean(of_rule) + 0.1 < np.mean(without)
+    succeeded = next(name for name in others if not gene(name))
+    surrogate.update([Row(SPACE.name, succeeded, {first: 50.0, second: 60.0})])
+    assert surrogate.success_probabilities([succeeded, failed[0]]).tolist() == [1, 0]
