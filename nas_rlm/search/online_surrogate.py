@@ -349,15 +349,15 @@ class OnlineSurrogate:
     ) -> np.ndarray:
         """The probability that architectures do not fail with a budget, from the outcomes with it.
 
-        It is 1 for those that did not. Assumed outcomes are learned too, and are not certain.
+        That of an outcome is certain. Assumed outcomes are learned too, and are not.
         """
-        learned = {**assumed, **outcomes}
-        if len({*learned.values()}) < 2 or len(learned) < MIN_LABELS:
-            return np.ones(len(names))
-        if level not in self._success_models:
-            features = graph_features_of_space(self.space.name, with_genome=True)
-            self._success_models[level] = SuccessModel(partial(self._transform, features, SUCCESS), features)
-        found = self._success_models[level].probabilities(learned, names)
+        learned, found = {**assumed, **outcomes}, np.ones(len(names))
+        if len({*learned.values()}) > 1 and len(learned) >= MIN_LABELS:
+            if level not in self._success_models:
+                features = graph_features_of_space(self.space.name, with_genome=True)
+                transform = partial(self._transform, features, SUCCESS)
+                self._success_models[level] = SuccessModel(transform, features)
+            found = self._success_models[level].probabilities(learned, names)
         return np.array([outcomes.get(name, p) for name, p in zip(names, found, strict=True)], dtype=float)
 
     def _operators(self, name: str) -> set[str]:
