@@ -35,8 +35,8 @@ def propose(
         space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.
         objectives: objectives to optimise.
         count: number of architectures; fewer only where all others have labels.
-        data: a table of labels. Rows count that have all of the table's objectives; the model predicts the
-            other objectives.
+        data: a Parquet table of labels, see nas-rlm data import. Rows count that have all of the table's
+            objectives; the model predicts the other objectives.
         constraint: bounds such as 'latency/pixel3<=20'.
         model: a checkpoint directory, or the name of a shipped model.
         candidates: a text file with one architecture per line, to select from; by default all of the space.

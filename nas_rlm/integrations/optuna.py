@@ -316,6 +316,11 @@ def rows_of_trials(
             if omissions is not None and trial.state == TrialState.COMPLETE:
                 omissions.add(f"trial {trial.number}", describe_error(error))
             continue
+        except Exception as error:  # of the user's function
+            raise ValueError(
+                f"the function of parameters failed for trial {trial.number} with {dict(trial.params)}:"
+                f" {describe_error(error)}"
+            ) from error
         targets = _targets(trial, objectives) if trial.state == TrialState.COMPLETE else {}
         values.setdefault(name, []).extend([targets] if targets else [])
     means = {name: {key: fmean(t[key] for t in v) for key in objectives if v} for name, v in values.items()}
@@ -358,8 +363,9 @@ def labels(
             trial for which it raises a ValueError or KeyError is left out.
 
     Raises:
-        ValueError: a trial has another number of values, none is complete and of the space, the study
-            minimises an objective that is maximised, or `flops` or `params` are not those of an architecture.
+        ValueError: the function raises another error, a trial has another number of values, none is complete
+            and of the space, the study minimises an objective that is maximised, or `flops` or `params` are
+            not those of an architecture.
 
     Warns:
         UserWarning: complete trials are left out, or the study maximises an objective of a kind that is not.

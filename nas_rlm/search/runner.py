@@ -120,7 +120,7 @@ def prepare(
     Raises:
         ValueError: an argument is invalid.
     """
-    search_space = _load_space(space)
+    search_space = search_spaces.registered(space)
     if candidates is not None:
         search_space = TableSpace(search_space, check_candidates(search_space, candidates))
     rlm = _load_model(model)
@@ -271,13 +271,6 @@ def _maximised(
     return tuple(dict.fromkeys([*maximise, *(name for name in declared if name in objectives)]))
 
 
-def _load_space(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
-    if isinstance(space, str):
-        return search_spaces.get(space)
-    search_spaces.check_name(space)
-    return space
-
-
 def _load_model(model: str | os.PathLike[str] | RLM) -> RLM:
     return model if isinstance(model, RLM) else RLM.load(model)
 
@@ -361,8 +354,8 @@ def propose_architectures(
         Architectures in the space's notation, the most promising first.
 
     Raises:
-        ValueError: an argument is invalid, or no architecture that was examined meets the constraints on
-            `flops` and `params`.
+        ValueError: an argument is invalid, no architecture that was examined meets the constraints on
+            `flops` and `params`, or each one has a label.
     """
     if max_architectures < 1:
         raise ValueError(f"the number of architectures is {max_architectures}, expected at least 1")
@@ -371,7 +364,7 @@ def propose_architectures(
             f"{' and '.join(objectives)} need no measurements: expected an objective that does, such as"
             " accuracy, or a search (nas-rlm search) instead of proposals"
         )
-    search_space = _load_space(space)
+    search_space = search_spaces.registered(space)
     table = None if labels is None else read_labels(labels)
     rlm = _load_model(model)
     settings = SearchSettings(
@@ -413,9 +406,13 @@ def propose_architectures(
         if exact and not pool.candidates((), 1):
             raise ValueError(exact.refusal())
         names = propose(surrogate, settings, max_architectures, pool=pool)
+    bounds = f" and meet {exact}" if exact else ""
+    if not names:
+        kind = "candidate" if candidates is not None else f"architecture of {search_space.name}"
+        met = f" that meets {exact}" if exact else ""
+        raise ValueError(f"each {kind}{met} has a label: there are no others to propose")
     if len(names) < max_architectures:
         found = counted(len(names), "architecture is", "architectures are")
-        bounds = f" and meet {exact}" if exact else ""
         warnings.warn(
             f"{max_architectures:,} architectures were asked for, and only {found} left that have no"
             f" labels{bounds}",

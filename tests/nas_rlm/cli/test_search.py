@@ -337,10 +337,10 @@ def test_propose_says_what_is_wrong_with_labels(tmp_path, model, capsys, small_p
         write(table, [Row("nasbench201", cell, targets_of(i)) for i, cell in enumerate(cells)])
 
     write_targets(lambda i: {"accuracy": 0.5 + i / 50})
-    assert main([*command, "accuracy"]) == 0
+    assert main([*command, "accuracy"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "10 architectures were asked for, and only 0 architectures are left" in shown.err
+    assert "each candidate has a label: there are no others to propose" in shown.err
     assert "accuracy is at most 0.72: expected percentages" in shown.err
     write_targets(lambda i: {"accuracy": 50.0, "latency/x": float(i % 2)})
     assert main([*command, "accuracy,latency/x", "--count", "2"]) == 0

@@ -194,6 +194,11 @@ def test_complete_trials_that_are_no_architecture_are_warned_of():
     assert [row.targets for row in rows] == [{"accuracy": 71.0}]
 
 
+def test_an_error_of_the_function_of_parameters_names_the_trial():
+    with pytest.raises(ValueError, match=r"for trial 0 with .*'gene0': 0.*: 'dict' object has no attribute"):
+        labels(study_of([71.0]), CELLS, ["accuracy"], lambda parameters: parameters.cell)
+
+
 def test_labels_in_another_order_than_the_values_are_refused():
     def flops_and_loss(trial):
         return CELLS.flops(suggest_architecture(trial, CELLS)), trial.number
