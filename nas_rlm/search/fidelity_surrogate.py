@@ -167,8 +167,9 @@ class FidelitySurrogate(OnlineSurrogate):
         """Record at which budgets an architecture has values, or that it failed at the one after these."""
         name = row.arch_str
         if not row.targets:
-            level = sum(outcomes.get(name, False) for outcomes in self._outcomes)
-            self._outcomes[level][name] = False
+            others = [outcomes for outcomes in self._outcomes if not outcomes.get(name)]
+            if others:  # otherwise it was complete before
+                others[0][name] = False
             return
         for level, outcomes in enumerate(self._outcomes):
             if level_name(self.varying[0], self.budgets, level) in row.targets:

@@ -12,7 +12,7 @@ from nas_rlm.surrogates.graphs.features import GENOME, GraphFeatures
 from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from nas_rlm.surrogates.graphs.views import FEW_LABELS_VIEWS, GENOME_VIEWS
 
-SUCCESS = "success"  # name of the labels, which are 1 and 0
+SUCCESS = "is successful"  # name of the labels, which are 1 and 0; no objective has a blank in its name
 REFIT_GROWTH = 1.3  # of the number of failures, until hyperparameters are fitted again
 MAX_FIT_OUTCOMES = 300  # that hyperparameters are fitted to, the last ones
 

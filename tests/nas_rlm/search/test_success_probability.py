@@ -53,6 +53,17 @@ def test_networks_that_fail_by_a_rule_become_unlikely(fails):
     assert is_right.mean() > 0.85
 
 
+def test_an_objective_may_have_the_name_of_the_probability():
+    surrogate = OnlineSurrogate(CachedPredictor(StubPredictor(), SPACE), ["success"], {})
+    rows = [
+        Row(SPACE.name, n, {} if gene(n) else {"success": float(len(n) + i)})
+        for i, n in enumerate(NAMES[:30])
+    ]
+    surrogate.update(rows)
+    assert surrogate.predict_names(NAMES[30:], ["success"]).shape == (70, 1, 3)
+    assert surrogate.success_probabilities(NAMES[30:]).shape == (70,)
+
+
 def test_all_networks_are_certain_to_succeed_while_none_failed():
     assert surrogate_of(NAMES[:20], lambda name: False).success_probabilities(NAMES).tolist() == [1] * 100
 
@@ -104,6 +115,9 @@ def test_budgets_at_which_trainings_fail_are_told_apart():
     right += [(probabilities[name] < 0.5) == (gene(name) or memory(name)) for name in NAMES[50:]]
     assert np.mean(right) > 0.8
     assert [probabilities[name] for name in NAMES[:40]] == [not (gene(n) or memory(n)) for n in NAMES[:40]]
+    complete = next(name for name in NAMES[:40] if not (gene(name) or memory(name)))
+    surrogate.update([Row(SPACE.name, complete, {})])  # such as of a second trial
+    assert surrogate.success_probabilities([complete]).tolist() == [1]
 
 
 def test_trainings_that_have_not_failed_count_while_all_others_fail_with_a_budget():
