@@ -388,7 +388,13 @@ def propose_architectures(
         graph_surrogates(rlm.surrogates),
     )
     surrogate.update(rows)
-    for message in unit_warnings({name: [row.targets[name] for row in rows] for name in learned}):
+    columns = {name: [row.targets[name] for row in rows] for name in learned}
+    equal = [
+        f"the {len(rows)} labels of {name} are equal: its predictions rank nothing"
+        for name, values in columns.items()
+        if surrogate.is_ready and len({*values}) == 1
+    ]
+    for message in (*unit_warnings(columns), *equal):
         warnings.warn(message, stacklevel=2)
     if candidates is not None:
         search_space = TableSpace(search_space, check_candidates(search_space, candidates))

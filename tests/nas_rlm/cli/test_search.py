@@ -342,6 +342,9 @@ def test_propose_says_what_is_wrong_with_labels(tmp_path, model, capsys, small_p
     assert shown.out == ""
     assert "each candidate has a label: there are no others to propose" in shown.err
     assert "accuracy is at most 0.72: expected percentages" in shown.err
+    write_targets(lambda i: {"accuracy": 50.0})
+    assert main([*command[:-1], "--count", "2", "--seed", "1", "--objectives", "accuracy"]) == 2
+    assert "the 12 labels of accuracy are equal: its predictions rank nothing" in capsys.readouterr().err
     write_targets(lambda i: {"accuracy": 50.0, "latency/x": float(i % 2)})
     assert main([*command, "accuracy,latency/x", "--count", "2"]) == 0
     assert "6 without accuracy or latency/x, or with 0: write more digits" in capsys.readouterr().err
