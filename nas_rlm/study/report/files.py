@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+
 from nas_rlm.files import write_text
 from nas_rlm.plotting.style import save_figure
 from nas_rlm.study.report.front_files import command_line, write_front
@@ -56,7 +58,8 @@ class StudyFiles:
             with writing(self.directory / "front"):
                 write_front(self.directory, front)
             picture = self.directory / "pareto.png"
-            with writing(picture):
+            # A training may have set LaTeX, which need not be installed and fails for the names of objectives.
+            with writing(picture), matplotlib.rc_context({"text.usetex": False}):
                 save_figure(draw_trials(self.settings, store.trials), picture)
             commands = [{"command": command_line(self.directory, trial)} for trial in front]
             records = trial_records(self.settings, front)
