@@ -58,7 +58,7 @@ class StudyFiles:
             with writing(self.directory / "front"):
                 write_front(self.directory, front)
             picture = self.directory / "pareto.png"
-            # A training may have set LaTeX, which need not be installed and fails for the names of objectives.
+            # A training may have set LaTeX, which need not be installed, and fails for names of objectives.
             with writing(picture), matplotlib.rc_context({"text.usetex": False}):
                 save_figure(draw_trials(self.settings, store.trials), picture)
             commands = [{"command": command_line(self.directory, trial)} for trial in front]
