@@ -229,7 +229,8 @@ class RLMSampler(BaseSampler):
     def _is_exhausted(self, study: optuna.Study) -> bool:
         """Whether each architecture that meets the exact constraints has a trial."""
         names = {self._name(trial.params) for trial in study.get_trials(deepcopy=False)} - {""}
-        return self._suggester.is_exhausted(names, self._candidates)
+        with SUGGESTING:  # the pool grows in suggestions of other threads
+            return self._suggester.is_exhausted(names, self._candidates)
 
     def _misuse(self, trial: FrozenTrial, values: Sequence[float]) -> str:
         """What is wrong with the genes or counts of a complete trial; empty if nothing is."""

@@ -15,7 +15,7 @@ from tests.search_spaces.plain_space import PlainSpace
 
 optuna = pytest.importorskip("optuna", reason="needs Optuna")
 
-from nas_rlm.integrations.optuna import RLMSampler, labels, suggest_architecture  # noqa: E402
+from nas_rlm.integrations.optuna import SUGGESTING, RLMSampler, labels, suggest_architecture  # noqa: E402
 
 DIRECTIONS = ("maximize", "minimize")
 
@@ -354,6 +354,19 @@ def test_the_search_ends_when_each_architecture_has_a_trial(tiny_rlm):  # noqa: 
     study = optuna.create_study(direction="maximize", sampler=limited)
     study.optimize(lambda trial: float(suggest_architecture(trial, space)), n_trials=20)
     assert [trial.values for trial in sorted(study.trials, key=lambda t: t.value)] == [[8], [16], [24]]
+
+
+def test_the_check_for_further_architectures_waits_for_suggestions_of_other_threads(sampler, monkeypatch):
+    held, is_exhausted = [], PoolSuggester.is_exhausted
+
+    def recorded(self, known, candidates):
+        held.append(SUGGESTING.locked())
+        return is_exhausted(self, known, candidates)
+
+    monkeypatch.setattr(PoolSuggester, "is_exhausted", recorded)
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    study.optimize(objective, n_trials=2)
+    assert held == [True, True] and not SUGGESTING.locked()
 
 
 class Unregistered(PlainSpace):
