@@ -1,6 +1,7 @@
-"""Trials that are paused and continued; other events are tested with the study."""
+"""Trials that are paused and continued, and logs that are damaged; other events are tested with the study."""
 
 import multiprocessing
+import os
 
 import pytest
 
@@ -8,7 +9,7 @@ from nas_rlm import Study
 from nas_rlm.study import free_values
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, RUNNING
 from tests.nas_rlm.stubs import CELLS
-from tests.nas_rlm.study.conftest import accuracy
+from tests.nas_rlm.study.conftest import accuracy, summary
 
 BUDGETS = (1, 4, 16)
 
@@ -110,3 +111,33 @@ def test_processes_share_trials_that_are_continued(open_study):
     assert sum(len(t.budget_values) for t in trials) == 30
     assert len({t.architecture for t in trials}) == len(trials) < 30
     assert {t.state for t in trials} == {PAUSED, COMPLETE}
+
+
+@pytest.mark.parametrize("lose", [os.unlink, lambda path: os.truncate(path, 0)])
+def test_a_log_that_is_lost_is_noticed_where_trials_have_directories(open_study, tmp_path, lose):
+    open_study().optimize(accuracy, trials=1)
+    lose(tmp_path / "study" / "trials.jsonl")
+    with pytest.raises(ValueError, match=r"has no trials, but .*00000 is the directory of one"):
+        open_study()
+
+
+def test_blank_lines_in_a_log_are_skipped(open_study, tmp_path):
+    open_study().optimize(accuracy, trials=1)
+    log = tmp_path / "study" / "trials.jsonl"
+    log.write_text(log.read_text().replace("\n", "\n\n", 1) + "\n")
+    again = open_study()
+    again.optimize(accuracy, trials=2)
+    assert summary(open_study()) == summary(again)
+    assert len(again.trials) == 2
+
+
+@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 50)])
+def test_a_log_that_is_deleted_or_shortened_meanwhile_is_noticed(open_study, damage):
+    def training(trial):
+        if trial.number == 1:
+            damage(trial.directory.parents[1] / "trials.jsonl")
+        return accuracy(trial)
+
+    study = open_study()
+    with pytest.raises(ValueError, match=r"trials\.jsonl was deleted or shortened while the study was open"):
+        study.optimize(training, trials=3)

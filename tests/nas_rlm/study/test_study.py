@@ -286,36 +286,6 @@ def test_damaged_files_are_refused(open_study, tmp_path):
         Study.load(tmp_path / "study")
 
 
-@pytest.mark.parametrize("lose", [os.unlink, lambda path: os.truncate(path, 0)])
-def test_a_log_that_is_lost_is_noticed_where_trials_have_directories(open_study, tmp_path, lose):
-    open_study().optimize(accuracy, trials=1)
-    lose(tmp_path / "study" / "trials.jsonl")
-    with pytest.raises(ValueError, match=r"has no trials, but .*00000 is the directory of one"):
-        open_study()
-
-
-def test_blank_lines_in_a_log_are_skipped(open_study, tmp_path):
-    open_study().optimize(accuracy, trials=1)
-    log = tmp_path / "study" / "trials.jsonl"
-    log.write_text(log.read_text().replace("\n", "\n\n", 1) + "\n")
-    again = open_study()
-    again.optimize(accuracy, trials=2)
-    assert summary(open_study()) == summary(again)
-    assert len(again.trials) == 2
-
-
-@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 50)])
-def test_a_log_that_is_deleted_or_shortened_meanwhile_is_noticed(open_study, damage):
-    def training(trial):
-        if trial.number == 1:
-            damage(trial.directory.parents[1] / "trials.jsonl")
-        return accuracy(trial)
-
-    study = open_study()
-    with pytest.raises(ValueError, match=r"trials\.jsonl was deleted or shortened while the study was open"):
-        study.optimize(training, trials=3)
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
