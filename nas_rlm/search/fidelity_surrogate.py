@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.tables import Row
-from nas_rlm.search.online_surrogate import REFIT_GROWTH, CachedPredictor, OnlineSurrogate
+from nas_rlm.search.cached_predictor import CachedPredictor
+from nas_rlm.search.online_surrogate import REFIT_GROWTH, OnlineSurrogate
 from nas_rlm.surrogates.conditional import VIEWS, given_scores, given_transform
 from nas_rlm.surrogates.fitting import fit_features
 from nas_rlm.surrogates.graphs.features import COSTS, GENOME, PATHS, TRANSFER, GraphFeatures
@@ -159,7 +160,8 @@ class FidelitySurrogate(OnlineSurrogate):
         probabilities, before = np.ones(len(names)), dict[str, bool]()
         for level, outcomes in enumerate(self._outcomes):
             succeeded = {name: True for name, is_success in outcomes.items() if is_success}
-            probabilities *= self._success_probabilities(outcomes, names, level, {} if succeeded else before)
+            assumed = {} if succeeded else before
+            probabilities *= self._success_model(level).probabilities(outcomes, names, assumed)
             before = succeeded
         return probabilities
 

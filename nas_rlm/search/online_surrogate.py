@@ -1,34 +1,25 @@
-"""Predictors of an active search: cached predictions of a model, and surrogates learned from measurements."""
+"""Predictor of an active search: surrogates that learn from measurements, beside a model."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.data import synthetic
-from nas_rlm.data.genome import genome_features
 from nas_rlm.data.objective_kinds import LATENCY_PREFIX, is_accuracy
 from nas_rlm.data.tables import Row
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.lookup import insert_measurements
-from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.settings import MEDIAN_LEVEL, QUANTILE_LEVELS
-from nas_rlm.search.success_probability import SUCCESS, SuccessModel
+from nas_rlm.search.success_probability import SuccessModel
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
-from nas_rlm.surrogates.graphs.features import (
-    MAX_CHAIN_LENGTH,
-    GraphFeatures,
-    graph_features_of_space,
-)
+from nas_rlm.surrogates.graphs.features import GraphFeatures
 from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.graphs.transfer import SourceSurrogate
 from nas_rlm.surrogates.latency.features import LatencyFeatures
@@ -37,98 +28,12 @@ from nas_rlm.surrogates.latency_fitting import is_few_label_latency, latency_fea
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution
 from nas_rlm.surrogates.registry import FeatureSurrogate
 from nas_rlm.surrogates.source_selection import accuracy_sources, device_sources
-from nas_rlm.text import from_architectures
 from search_spaces import SearchSpace
 
 MIN_FAILURES = (
     3  # failed networks with an operator that no running network has, before it counts as unsupported
 )
-NO_OUTCOMES: Mapping[str, bool] = MappingProxyType({})
 REFIT_GROWTH = 1.3  # of the number of labels, after which hyperparameters are fitted again
-
-
-class CachedPredictor:
-    """Predictions of a model and raw graph features of a space's architectures, each computed once.
-
-    Args:
-        model: the predictor.
-        space: the search space.
-        with_layers: compute features of executed layers, which only latencies need.
-        computed: raw features by architecture that several predictors share; new ones are added to it.
-    """
-
-    def __init__(
-        self,
-        model: SamplingPredictor,
-        space: SearchSpace[Any],
-        with_layers: bool = True,
-        computed: dict[str, Mapping[str, float]] | None = None,
-    ) -> None:
-        self.model, self.space, self._with_layers = model, space, with_layers
-        self._predictions: dict[tuple[str, str], np.ndarray] = {}
-        self._raw_features = {} if computed is None else computed
-        self._graph_features: dict[bytes, Mapping[str, float]] = {}  # by hash of a text
-
-    def predict(
-        self, names: Sequence[str], objectives: Sequence[str], quantiles: Sequence[float]
-    ) -> np.ndarray:
-        """Return quantiles of objectives: float64 [N, K, Q].
-
-        Args:
-            names: N architectures in the space's notation.
-            objectives: K names.
-            quantiles: Q quantile levels.
-        """
-        key = _cache_key(objectives, quantiles)
-        new = [name for name in dict.fromkeys(names) if (key, name) not in self._predictions]
-        if new:
-            values = self.model.predict(self.space, new, objectives, quantiles)
-            self._predictions.update(
-                ((key, name), of_architecture) for name, of_architecture in zip(new, values, strict=True)
-            )
-        return np.stack([self._predictions[key, name] for name in names])
-
-    def store(
-        self,
-        names: Sequence[str],
-        objectives: Sequence[str],
-        quantiles: Sequence[float],
-        values: np.ndarray,
-    ) -> None:
-        """Store predictions that were read from a log, so that `predict` returns the same ones.
-
-        Args:
-            names: N architectures in the space's notation.
-            objectives: K names.
-            quantiles: Q quantile levels.
-            values: [N, K, Q].
-        """
-        key = _cache_key(objectives, quantiles)
-        for name, of_architecture in zip(names, values, strict=True):
-            self._predictions.setdefault((key, name), of_architecture)
-
-    def raw_features(self, names: Sequence[str]) -> list[Mapping[str, float]]:
-        """Return the raw features of N architectures: their graph features and genomes.
-
-        See `nas_rlm.data.synthetic.graph_features` and `nas_rlm.data.genome`.
-        """
-        new = [name for name in dict.fromkeys(names) if name not in self._raw_features]
-        architectures = [self.space.parse(name) for name in new]
-        texts = from_architectures(self.space, architectures)
-        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
-        distinct = {k: t for k, t in zip(keys, texts, strict=True) if k not in self._graph_features}
-        computed = synthetic.graph_features_of_texts(distinct.values(), MAX_CHAIN_LENGTH, self._with_layers)
-        self._graph_features.update(zip(distinct, computed, strict=True))
-        for name, architecture, key in zip(new, architectures, keys, strict=True):
-            self._raw_features[name] = {
-                **self._graph_features[key],
-                **genome_features(self.space, architecture),
-            }
-        return [self._raw_features[name] for name in names]
-
-
-def _cache_key(objectives: Sequence[str], quantiles: Sequence[float]) -> str:
-    return ",".join((*objectives, *map(str, quantiles)))
 
 
 def _mean_row(rows: Sequence[Row]) -> Row:
@@ -338,27 +243,12 @@ class OnlineSurrogate:
             names: N architectures in the space's notation.
         """
         failed = self.failed_names
-        return self._success_probabilities({name: name not in failed for name in self.measurements}, names)
+        outcomes = {name: name not in failed for name in self.measurements}
+        return self._success_model(0).probabilities(outcomes, names)
 
-    def _success_probabilities(
-        self,
-        outcomes: Mapping[str, bool],
-        names: Sequence[str],
-        level: int = 0,
-        assumed: Mapping[str, bool] = NO_OUTCOMES,
-    ) -> np.ndarray:
-        """The probability that architectures do not fail with a budget, from the outcomes with it.
-
-        That of an outcome is certain. Assumed outcomes are learned too, and are not.
-        """
-        learned, found = {**assumed, **outcomes}, np.ones(len(names))
-        if len({*learned.values()}) > 1 and len(learned) >= MIN_LABELS:
-            if level not in self._success_models:
-                features = graph_features_of_space(self.space.name, with_genome=True)
-                transform = partial(self._transform, features, SUCCESS)
-                self._success_models[level] = SuccessModel(transform, features)
-            found = self._success_models[level].probabilities(learned, names)
-        return np.array([outcomes.get(name, p) for name, p in zip(names, found, strict=True)], dtype=float)
+    def _success_model(self, level: int) -> SuccessModel:
+        """The model of the outcomes with a budget."""
+        return self._success_models.setdefault(level, SuccessModel(self.space.name, self._transform))
 
     def _operators(self, name: str) -> set[str]:
         """The kinds of operators and layers of an architecture: features other than sums, chains, paths."""

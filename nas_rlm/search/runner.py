@@ -19,6 +19,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search import run_directory
 from nas_rlm.search.acquisition.active_search import propose
 from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.feasibility import Feasibility, estimate_feasibility
 from nas_rlm.search.lookup import (
@@ -36,7 +37,7 @@ from nas_rlm.search.objectives import (
     check_function_name,
     load_function,
 )
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.ray_cluster import LocalWorkers
 from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.result import SearchResult

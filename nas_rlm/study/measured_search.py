@@ -9,9 +9,10 @@ from nas_rlm.data.tables import EXACT_OBJECTIVES, Row
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import MeasureFunction
 from nas_rlm.devices.profiler import measure
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.feasibility import Feasibility
 from nas_rlm.search.loop import EvaluationLog
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.ray_cluster import LocalWorkers
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MEASUREMENTS

@@ -18,8 +18,8 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.acquisition.active_search import current_result
 from nas_rlm.search.acquisition.improvement_search import select_by_improvement
 from nas_rlm.search.acquisition.selection import initial_design
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.loop import EvaluationLog, search
-from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import SearchLog, to_result
 from nas_rlm.search.settings import SearchSettings

@@ -19,10 +19,11 @@ from nas_rlm.search.acquisition.improvement_search import (
     select_by_improvement,
     select_by_improvement_and_cost,
 )
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
 from nas_rlm.search.objectives import ObjectivePredictor
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.search.table_space import TableSpace
 from nas_rlm.study.records import Suggestion, Suggestions

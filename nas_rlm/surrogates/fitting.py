@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -21,7 +21,6 @@ from nas_rlm.surrogates.configurations.surrogate import (
     are_configurations,
 )
 from nas_rlm.surrogates.graphs.features import (
-    GENOME,
     GraphFeatures,
     batch_of_objectives,
     graph_features_of_space,
@@ -30,7 +29,7 @@ from nas_rlm.surrogates.graphs.features import (
 from nas_rlm.surrogates.graphs.network_sizes import NetworkSizes
 from nas_rlm.surrogates.graphs.surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.graphs.transfer import SourceSurrogate
-from nas_rlm.surrogates.graphs.views import ALL_GROUPS, FEW_LABELS_VIEWS, GENOME_VIEWS, GRAPH_GROUPS
+from nas_rlm.surrogates.graphs.views import few_labels_views, many_labels_views
 from nas_rlm.surrogates.latency_fitting import (
     fit_few_label_latency,
     fit_layer_surrogate,
@@ -290,9 +289,7 @@ def fit_features(
         are_selected: whether a search selected the networks; then many labels keep their distances alone too.
     """
     is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
-    views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
-    if graph_features.group_sizes[GENOME]:
-        views = (*views, *(GENOME_VIEWS if is_few else (ALL_GROUPS,)))
+    views = few_labels_views(graph_features) if is_few else many_labels_views(graph_features)
     distance_weight = 1.0 if is_few or are_selected else 0.5
     fitted = GraphSurrogate.fit(
         graph_features, features, values, objectives, views, is_few and weighted, distance_weight

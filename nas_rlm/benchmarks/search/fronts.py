@@ -19,9 +19,10 @@ from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.search.acquisition.active_search import propose
 from nas_rlm.search.acquisition.candidate_pool import CandidatePool
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.lookup import LabelledPredictor, TablePredictor
 from nas_rlm.search.loop import Predictor, SamplingPredictor, search
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.result import SearchResult

@@ -22,9 +22,10 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.acquisition.active_search import current_result
 from nas_rlm.search.acquisition.selection import initial_design
 from nas_rlm.search.algorithms.random_search import RandomSearch
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.loop import search
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.pareto import nondominated
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MemoryLog

@@ -32,9 +32,10 @@ from nas_rlm.search.acquisition.improvement_search import (
     select_by_improvement_and_cost,
 )
 from nas_rlm.search.algorithms.registry import ALGORITHM_CLASSES
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.objectives import ObjectivePredictor
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.settings import SearchSettings

@@ -25,10 +25,11 @@ from nas_rlm.search.acquisition.active_search import propose
 from nas_rlm.search.acquisition.candidate_pool import CandidatePool
 from nas_rlm.search.acquisition.fidelity_choice import choose_next
 from nas_rlm.search.algorithms.registry import ALGORITHM_CLASSES
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate, level_name
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.objectives import ObjectivePredictor
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.pareto import minimised, pareto_order
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace

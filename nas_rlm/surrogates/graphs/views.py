@@ -26,6 +26,24 @@ FEW_LABELS_VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHA
 GENOME_VIEWS = ((COSTS, GENOME), (PATHS, GENOME))  # more where the genome of all labelled networks is known
 
 
+def few_labels_views(graph_features: GraphFeatures) -> tuple[Collection[int], ...]:
+    """Return the views of an objective with few labels; more where the genome is among the features.
+
+    Args:
+        graph_features: definition of the features.
+    """
+    return (*FEW_LABELS_VIEWS, *(GENOME_VIEWS if graph_features.group_sizes[GENOME] else ()))
+
+
+def many_labels_views(graph_features: GraphFeatures) -> tuple[Collection[int], ...]:
+    """Return the views of an objective with many labels; one more where the genome is among the features.
+
+    Args:
+        graph_features: definition of the features.
+    """
+    return (GRAPH_GROUPS, *((ALL_GROUPS,) if graph_features.group_sizes[GENOME] else ()))
+
+
 def fit_view(
     graph_features: GraphFeatures,
     features: Tensor,

@@ -3,8 +3,8 @@ import pytest
 
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate, level_name
-from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.search.result import FAILED, MEASURED
 from tests.nas_rlm.stubs import CELLS, StubPredictor
 

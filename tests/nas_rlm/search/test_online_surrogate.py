@@ -5,7 +5,8 @@ import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.search import online_surrogate
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.cached_predictor import CachedPredictor
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from tests.nas_rlm.search.acquisition.test_active_search import MINE, NAMES, SPACE, rows, surrogate_of
 from tests.search_spaces.plain_space import PlainSpace
 

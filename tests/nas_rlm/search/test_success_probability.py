@@ -6,8 +6,9 @@ import pytest
 import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.search import success_probability
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate, level_name
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.surrogates.graphs.surrogate import GraphSurrogate
 from tests.nas_rlm.stubs import StubPredictor
 from tests.search_spaces.plain_space import PlainSpace

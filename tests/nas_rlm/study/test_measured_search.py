@@ -12,7 +12,7 @@ from nas_rlm.data import Row
 from nas_rlm.data.tables import read
 from nas_rlm.devices.profiler import Failure, Measurement
 from nas_rlm.search.acquisition import selection
-from nas_rlm.search.online_surrogate import CachedPredictor
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.result import FAILED, MEASURED
 from nas_rlm.search.run_directory import MEASUREMENTS, MemoryLog, open_log, read_result
 from nas_rlm.search.settings import SearchSettings

@@ -12,7 +12,7 @@ from nas_rlm.benchmarks.search.measured_search import (
 )
 from nas_rlm.data import Row, Table
 from nas_rlm.search.acquisition import candidate_pool, selection
-from nas_rlm.search.online_surrogate import CachedPredictor
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.table_space import TableSpace
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from nas_rlm.surrogates.graphs.features import graph_features_of_space

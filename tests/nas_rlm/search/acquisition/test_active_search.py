@@ -14,8 +14,9 @@ from nas_rlm.search.acquisition.improvement_search import (
     select_by_improvement_and_cost,
 )
 from nas_rlm.search.acquisition.training_costs import relative_training_costs
+from nas_rlm.search.cached_predictor import CachedPredictor
 from nas_rlm.search.exact_constraints import ExactConstraints
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.search.table_space import TableSpace
 from tests.nas_rlm.stubs import StubPredictor

@@ -8,7 +8,8 @@ from nas_rlm.data import Row
 from nas_rlm.search.acquisition import candidate_pool, selection
 from nas_rlm.search.acquisition.active_search import current_result, propose
 from nas_rlm.search.acquisition.selection import initial_design, select_candidates
-from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.cached_predictor import CachedPredictor
+from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.pareto import hypervolume
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.run_directory import open_log
