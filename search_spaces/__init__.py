@@ -29,7 +29,7 @@ __all__ = [
     "IMAGE_CLASSIFICATION",
     "LANGUAGE_MODELLING",
     "SearchSpace",
-    "check_name",
+    "checked",
     "get",
     "location_of",
     "name_of",
@@ -109,35 +109,41 @@ def get(name: str) -> SearchSpace[Any]:
     )
 
 
-def register(space: SearchSpace[Any]) -> SearchSpace[Any]:
+def register(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
     """Make a space known by its name in this process, so that rows of tables can name it; return it.
 
     A changed class of the same file and class name replaces its earlier version.
 
+    Args:
+        space: an object, or the name or location of a space.
+
     Raises:
-        ValueError: an attribute of the space is not valid, or another space has its name.
+        ValueError: see `checked`.
     """
-    check_attributes(space, f"search space {space.location or type(space).__name__!r}")
-    check_name(space)
-    _registered[space.name] = space
+    space = checked(space)
+    if not space.is_built_in:
+        _registered[space.name] = space
     return space
 
 
-def registered(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
-    """Return a space that is given by its name, its location or as an object, which is registered then.
+def checked(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
+    """Return a space that is given by its name or location, or as an object, which is not registered.
 
     Raises:
-        ValueError: no space has the name, or the object is no space.
+        ValueError: no space has the name, or the object is no space, has an attribute that is not valid, or
+            has the name of another space.
     """
     if isinstance(space, str):
         return get(space)
     if not isinstance(space, SearchSpace):
         found = f"the class {space.__name__}" if isinstance(space, type) else repr(space)
         raise ValueError(f"the search space is {found}: expected an object such as MySpace(), or its name")
-    return space if space.is_built_in else register(space)
+    check_attributes(space, f"search space {space.location or type(space).__name__!r}")
+    _check_name(space)
+    return space
 
 
-def check_name(space: SearchSpace[Any]) -> None:
+def _check_name(space: SearchSpace[Any]) -> None:
     """Check that no other space has the name of a space.
 
     Raises:

@@ -142,7 +142,7 @@ def to_number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def describe_error(error: Exception) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the first line of an error's message, or what is missing, or the name of its type."""
     try:
         lines = str(error).strip().splitlines()

@@ -56,7 +56,7 @@ def suggest_architecture(trial: optuna.trial.BaseTrial, space: str | SearchSpace
         optuna.TrialPruned: the genes are no architecture, as a sampler that does not know the space may
             suggest.
     """
-    space = search_spaces.registered(space)
+    space = search_spaces.register(space)
     genes = [trial.suggest_int(f"gene{i}", 0, size - 1) for i, size in enumerate(space.genes)]
     try:
         return space.decode(np.array(genes))
@@ -102,7 +102,7 @@ class RLMSampler(BaseSampler):
         maximise: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
-        self.space = search_spaces.registered(space)  # surrogates know spaces by name
+        self.space = search_spaces.register(space)  # surrogates know spaces by name
         self.settings = StudySettings(
             self.space.name,
             tuple(as_list(objectives, "objectives")),
@@ -371,7 +371,7 @@ def labels(
     Warns:
         UserWarning: complete trials are left out, or the study maximises an objective of a kind that is not.
     """
-    space = search_spaces.registered(space)
+    space = search_spaces.register(space)
     objectives = as_list(objectives, "objectives")
     if len(study.directions) != len(objectives):
         raise ValueError(

@@ -150,7 +150,7 @@ class OnnxPredictor:
         """
         self.check(objectives)
         architectures = as_list(architectures, "architectures")
-        search_space = search_spaces.get(space) if isinstance(space, str) else space
+        search_space = search_spaces.checked(space)
         untrained = [name for name in objectives if name not in self.trained_on.get(search_space.name, ())]
         if untrained:
             warnings.warn(

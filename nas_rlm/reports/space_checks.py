@@ -19,7 +19,6 @@ from nas_rlm.text.parser import parse_network
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph
-from search_spaces.loading import check_attributes
 from search_spaces.space import InvalidNetworkWarning
 from search_spaces.wording import counted
 
@@ -76,11 +75,7 @@ def check_space(
     """
     if count < 1:
         raise ValueError(f"the number of architectures is {count}, expected at least 1")
-    if isinstance(space, str):
-        space = search_spaces.get(space)
-    else:
-        check_attributes(space, f"search space {type(space).__name__!r}")
-        search_spaces.check_name(space)
+    space = search_spaces.checked(space)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InvalidNetworkWarning)  # such a network is a violation
         return _Check(space, seed).run(count, progress)

@@ -121,7 +121,7 @@ def prepare(
     Raises:
         ValueError: an argument is invalid.
     """
-    search_space = search_spaces.registered(space)
+    search_space = search_spaces.register(space)
     if candidates is not None:
         search_space = TableSpace(search_space, check_candidates(search_space, candidates))
     rlm = _load_model(model)
@@ -365,7 +365,7 @@ def propose_architectures(
             f"{' and '.join(objectives)} need no measurements: expected an objective that does, such as"
             " accuracy, or a search (nas-rlm search) instead of proposals"
         )
-    search_space = search_spaces.registered(space)
+    search_space = search_spaces.register(space)
     table = None if labels is None else read_labels(labels)
     rlm = _load_model(model)
     settings = SearchSettings(

@@ -124,8 +124,7 @@ def make_directory(trial: Trial) -> None:
 
 def error_text(error: BaseException) -> str:
     """Return the type and the first line of an error."""
-    reason = describe_error(error) if isinstance(error, Exception) else str(error)
-    kind = type(error).__name__
+    reason, kind = describe_error(error), type(error).__name__
     return (reason if reason == kind else f"{kind}: {reason}")[:MAX_ERROR_LENGTH]
 
 

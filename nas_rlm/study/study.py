@@ -109,7 +109,7 @@ class Study(AskTellStudy):
         budgets: Sequence[float] = (),
         candidates: Sequence[Any] | None = None,
     ) -> None:
-        search_space = search_spaces.registered(space)  # surrogates know spaces by name
+        search_space = search_spaces.register(space)  # surrogates know spaces by name
         settings = StudySettings(
             search_space.name,
             tuple(as_list(objectives, "objectives")),

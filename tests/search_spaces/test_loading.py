@@ -150,6 +150,23 @@ def test_the_name_of_another_space_is_refused(tmp_path):
         search_spaces.get(f"{tmp_path}/plain.py:Mine")
 
 
+def test_a_checked_space_is_not_registered(registry):
+    space = PlainSpace()
+    assert search_spaces.checked(space) is space
+    assert not registry
+    assert search_spaces.register(space) is space
+    assert registry == {"plain": space}
+    assert search_spaces.checked("plain") is search_spaces.register("plain") is space
+
+
+@pytest.mark.parametrize("space", [PlainSpace, None, 3])
+def test_what_is_no_space_is_refused(space, registry):
+    for function in (search_spaces.checked, search_spaces.register):
+        with pytest.raises(ValueError, match=r"expected an object such as MySpace\(\), or its name"):
+            function(space)
+    assert not registry
+
+
 def install(directory, name):
     """Write what an installed package with the entry point of a space has."""
     package = directory / f"{name}-1.0.dist-info"
@@ -168,7 +185,7 @@ def test_entry_points(tmp_path, monkeypatch):
     assert "plain" in search_spaces.names()
     space = search_spaces.get("plain")
     assert isinstance(space, SearchSpace)
-    search_spaces.check_name(PlainSpace())
+    search_spaces.checked(PlainSpace())
     assert search_spaces.location_of(space) == ""
     install(tmp_path, "simple")
     with pytest.raises(ValueError, match=r"'simple', .* has the name 'plain': expected equal names"):

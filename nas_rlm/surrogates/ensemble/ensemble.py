@@ -462,10 +462,7 @@ class Ensemble(TrainedModel):
     ) -> tuple[SearchSpace[Any], list[Any]]:
         """Return a space and its architectures, parsed where they are strings."""
         architectures = as_list(architectures, "architectures")
-        if isinstance(space, str):
-            space = search_spaces.get(space)
-        else:
-            search_spaces.check_name(space)
+        space = search_spaces.checked(space)
         self._warn_if_unreliable(space.name, objectives, space.known_task)
         return space, [space.as_architecture(a) for a in architectures]
 
