@@ -1,6 +1,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 const get = id => document.getElementById(id);
-const show = value => Math.abs(value) >= 1e6 ? value.toExponential(3) : Number(value.toPrecision(5)).toString();
+const show = value => Math.abs(value) >= 1e6
+  ? Number(value.toPrecision(4)).toExponential().replace("e+", "e")
+  : Number(value.toPrecision(5)).toString();
 
 function element(parent, name, attributes = {}, text = "") {
   const isSvg = parent.namespaceURI === SVG || name === "svg";
@@ -26,7 +28,7 @@ function axes(svg, box, xs, ys, xlabel, ylabel) {
     const step = 10 ** Math.floor(Math.log10((to - from) / 4));
     const spacing = [1, 2, 5, 10].map(k => k * step).find(k => (to - from) / k <= 6);
     const ticks = [];
-    for (let tick = Math.ceil(from / spacing) * spacing; tick <= to; tick += spacing) ticks.push(tick);
+    for (let k = Math.ceil(from / spacing); k * spacing <= to && ticks.length < 12; k++) ticks.push(k * spacing);
     return [coordinate, ticks];
   };
   const [left, top, right, bottom] = box;

@@ -50,6 +50,7 @@ console.log(JSON.stringify({
   front: circles.length, selected: ids.front.all("circle").filter(c => c.attributes.class.includes("selected")).length,
   trials: count("trials", "circle"), volume: count("volume", "polyline"),
   curves: count("curves", "polyline"), genes: count("genes", "polyline"),
+  ticks: ["front", "trials", "volume"].flatMap(id => ids[id].all("text").map(t => t.textContent)),
   running: ids.running ? ids.running.textContent : "",
   nan: [...page.matchAll(/id="(\w+)"/g)].some(m => ids[m[1]] && JSON.stringify(ids[m[1]].all("polyline").map(p => p.attributes)).includes("NaN")),
 }));

@@ -182,14 +182,19 @@ def test_a_study_without_complete_trials_has_a_page(open_study):
     assert not (study.directory / "front.csv").exists()
 
 
-def test_the_script_of_the_page_draws_all_charts(study):
+def draw(study):
+    """Run the script of a page, and return what it draws."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node is not installed")
     path, page = study.report(), study.directory / "report.html"
     assert path == page
     command = [node, str(Path(__file__).with_name("dom.js")), str(page)]
-    drawn = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+
+
+def test_the_script_of_the_page_draws_all_charts(study):
+    drawn = draw(study)
     assert drawn["title"] == "nasbench201: accuracy, flops"
     assert drawn["front"] == 7 and drawn["trials"] == 6 and drawn["selected"] == 1
     assert drawn["running"] == "Running: trial 7, step 5 "
@@ -197,3 +202,13 @@ def test_the_script_of_the_page_draws_all_charts(study):
     assert drawn["curves"] == 0  # no trial reported steps of the selected objective, flops
     assert "value" in drawn["tip"] and "trial" in drawn["details"]
     assert not drawn["nan"]
+    numbers = [text for text in drawn["ticks"] if re.fullmatch(r"[-\d.e+]+", text)]
+    assert {"5e7", "1e8", "80"} <= set(numbers) and max(map(len, numbers)) <= 7
+
+
+def test_huge_values_that_hardly_differ_are_drawn(open_study):
+    study = open_study(objectives=("loss", "flops"))
+    for trial, value in zip(study.ask(4), (1e17, 1e17 + 16, 1e17, 1e17 + 32), strict=True):
+        study.tell(trial, value)
+    drawn = draw(study)
+    assert drawn["trials"] == 4 and not drawn["nan"]
