@@ -245,10 +245,10 @@ class SearchSpace(ABC, Generic[A]):
         """Indices of genes with more than one possible value."""
         return np.flatnonzero(np.array(self.genes) > 1)
 
-    def network_error(self, architecture: A) -> str:
+    def network_error(self, architecture: A | str) -> str:
         """Return why the network of a user's own space is not valid; empty if it is, and for other spaces.
 
-        The network is built once.
+        The network is built once, and a text is parsed once.
         """
         if self.is_built_in:
             return ""
@@ -314,15 +314,13 @@ class SearchSpace(ABC, Generic[A]):
             raise InvalidNetworkError(costs)
         return costs
 
-    def _known_costs(self, architecture: A) -> tuple[int, int] | str:
-        """Return `params` and `flops` of a network of a user's own space, or why it is not valid.
-
-        The network is built once.
-        """
+    def _known_costs(self, architecture: A | str) -> tuple[int, int] | str:
+        """Return `params` and `flops` of a network of a user's own space, or why it is not valid."""
         name = str(architecture)
         if name not in self._costs:
             try:
-                self._costs[name] = self._count_costs(architecture)
+                parsed = self.parse(architecture) if isinstance(architecture, str) else architecture
+                self._costs[name] = self._count_costs(parsed)
             except InvalidNetworkError as error:
                 self._costs[name] = str(error)
         return self._costs[name]

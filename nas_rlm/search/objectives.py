@@ -168,12 +168,12 @@ class ObjectivePredictor:
         self, space: SearchSpace[Any], architectures: Sequence[Any], objective: str
     ) -> np.ndarray:
         """Values of a computed objective, cached by architecture: float64 [N]."""
-        parsed = [space.parse(a) if isinstance(a, str) else a for a in architectures]
-        for architecture in parsed:
+        for architecture in architectures:
             key = objective, str(architecture)
             if key not in self._computed:
-                self._computed[key] = self._compute(space, architecture, objective)
-        return np.array([self._computed[objective, str(a)] for a in parsed], dtype=float)
+                parsed = space.parse(architecture) if isinstance(architecture, str) else architecture
+                self._computed[key] = self._compute(space, parsed, objective)
+        return np.array([self._computed[objective, str(a)] for a in architectures], dtype=float)
 
     def _compute(self, space: SearchSpace[Any], architecture: Any, objective: str) -> float:
         """An exact objective, or the value of a user function."""

@@ -190,7 +190,6 @@ def source_predictions(
         yield source.predict(computed[key])
 
 
-@cache
 def graph_features_of_space(space: str, with_genome: bool = False) -> GraphFeatures:
     """Return features fitted on random networks of a space.
 
@@ -198,6 +197,11 @@ def graph_features_of_space(space: str, with_genome: bool = False) -> GraphFeatu
         space: name of a registered search space.
         with_genome: whether the genome is among the features.
     """
+    return _graph_features_of_space(space, with_genome)
+
+
+@cache  # by position: `cache` takes arguments by position and by name for different ones
+def _graph_features_of_space(space: str, with_genome: bool) -> GraphFeatures:
     if with_genome:
         rows = random_networks(space, NUM_NETWORKS)
         return graph_features_of_space(space).with_genome(genome_features_of_rows(rows))

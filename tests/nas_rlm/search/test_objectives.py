@@ -59,6 +59,15 @@ def test_a_function_is_called_once_for_each_architecture(rlm):
     assert called == [str(c) for c in CELLS]
 
 
+def test_a_text_is_parsed_once(rlm, monkeypatch):
+    parse, parsed = type(SPACE).parse, []
+    monkeypatch.setattr(type(SPACE), "parse", lambda self, text: parsed.append(text) or parse(self, text))
+    predictor, names = ObjectivePredictor(rlm), [str(c) for c in CELLS]
+    values = [predictor.predict(SPACE, names, ["flops"]).tolist() for _ in range(3)]
+    assert values[0] == values[1] == values[2]
+    assert parsed == names
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [

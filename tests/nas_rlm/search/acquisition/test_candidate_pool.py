@@ -10,6 +10,7 @@ from nas_rlm.search.acquisition.candidate_pool import (
     CandidatePool,
 )
 from nas_rlm.search.table_space import TableSpace
+from tests.search_spaces.plain_space import PlainSpace
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -79,3 +80,11 @@ def test_missing_architectures_are_enumerated_until_none_is_left():
     assert sorted(pool.candidates(names[:50], 100)) == sorted(names[50:])
     assert pool.candidates(names, 5) == []
     assert len(CandidatePool(SPACE).candidates([], 16_000)) == SPACE.size
+
+
+def test_texts_are_parsed_once_to_check_their_networks(monkeypatch):
+    parse, parsed = PlainSpace.parse, []
+    monkeypatch.setattr(PlainSpace, "parse", lambda self, text: parsed.append(text) or parse(self, text))
+    pool = CandidatePool(PlainSpace(), names=["1x16 1x16 5x64"])
+    assert "1x16 1x16 5x64" in pool.candidates((), 1) == pool.candidates((), 1)
+    assert parsed in ([], ["1x16 1x16 5x64"])  # those that were drawn are not parsed

@@ -18,6 +18,13 @@ def test_features_of_random_networks_are_standardised(graph_features):
     assert features.mean(0).numpy() == pytest.approx(0, abs=1e-9)
 
 
+def test_features_of_a_space_are_fitted_once(graph_features):
+    assert graph_features_of_space("nasbench201", with_genome=False) is graph_features
+    with_genome = graph_features_of_space("nasbench201", True)
+    assert graph_features_of_space("nasbench201", with_genome=True) is with_genome
+    assert set(with_genome.names) > set(graph_features.names)
+
+
 def test_features_that_hardly_vary_and_duplicates_are_left_out():
     networks = [
         {"flops": 1.0, "convs": 2.0, "Gemm:macs": 5.0 * k, "Gemm:number": 3.0 * k} for k in range(100)
