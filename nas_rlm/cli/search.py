@@ -285,6 +285,8 @@ def _train(
 
 def _print_results(study: Study, out: Path) -> None:
     """Print how many trials are complete and on the front, and where the results are."""
+    from nas_rlm.study.report.results import failure_summary
+
     trials, front = study.trials, study.front
     num_complete = sum(trial.state == "complete" for trial in trials)
     failed = [trial for trial in trials if trial.state == "failed"]
@@ -297,7 +299,7 @@ def _print_results(study: Study, out: Path) -> None:
     if study.settings.budgets:
         print(f"{counted(sum(t.state == 'paused' for t in trials), 'trial')} paused; cost {study.cost:g}")
     if failed:
-        print(f"{len(failed):,} failed, the last one: {failed[-1].error}; {failed[-1].directory}")
+        print(f"{failure_summary(trials)}; {failed[-1].directory}")
     if failed and not num_complete:
         raise ValueError(f"no trial is complete, {len(failed):,} failed: see the error above")
     networks = f"networks: {out / 'front'}; " if front else ""

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 
 from nas_rlm.data.objective_kinds import VALID_NAME, kind_of
 from nas_rlm.utils.faults import MAX_LISTED
@@ -127,17 +129,17 @@ def is_valid_target(objective: str, value: object) -> bool:
 
 
 def to_number(value: object) -> float | None:
-    """Return a number, also of a NumPy scalar or a tensor with one element, or None for anything else."""
+    """Return a finite number, also of a NumPy scalar or a tensor with one element; None for others."""
     if hasattr(value, "item"):
         try:
             value = value.item()
         except (RuntimeError, TypeError, ValueError):  # several elements
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
         return None
     try:
         number = float(value)
-    except OverflowError:
+    except (OverflowError, ValueError):  # too large, or a signalling Decimal
         return None
     return number if math.isfinite(number) else None
 

@@ -50,7 +50,12 @@ class Outcome(Result):
         return cls(values, "", cost, environment(), additional=additional, ignored=given.ignored)
 
 
-def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySettings) -> Outcome:
+def run_evaluation(
+    function: EvaluateFunction,
+    trial: Trial,
+    settings: StudySettings,
+    start: Callable[[], None] = lambda: None,
+) -> Outcome:
     """Call an evaluation function, and store the weights or the traceback in the trial's directory.
 
     Args:
@@ -60,6 +65,7 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
             returns no values, the last reported ones count. Further numbers are kept as additional ones.
         trial: its argument.
         settings: settings of the study.
+        start: is called just before the function, when torch is imported, which takes seconds.
 
     Returns:
         The outcome; every error of the function is an outcome as well.
@@ -76,13 +82,14 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
 
     _seed_all(_evaluation_seed(trial, settings))
     source = f"the training function {getattr(function, '__name__', type(function).__name__)}"
-    start, values = time.perf_counter(), None
+    start()
+    start_time, values = time.perf_counter(), None
     try:
         with torch_settings.restored():
             returned = (
                 function(trial) if trial.budget is None else function(trial, trial.budget, trial.resume_from)
             )
-        cost = time.perf_counter() - start
+        cost = time.perf_counter() - start_time
         values, weights = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
         if weights is not None:
             save_weights(weights, trial.directory / WEIGHTS, source)
@@ -108,7 +115,7 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
                 f"trial {trial.number}: {error}. Mend the function and run the same again, which evaluates"
                 " this trial again"
             ) from None
-        cost = time.perf_counter() - start
+        cost = time.perf_counter() - start_time
         return Outcome(error=error_text(error), cost=cost, environment=environment())
 
 

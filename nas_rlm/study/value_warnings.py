@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nas_rlm.data.objective_kinds import resembles_score, unit_warnings
 from nas_rlm.data.omissions import is_storable
 from nas_rlm.study.evaluation import Outcome
-from nas_rlm.study.report.results import front_of
+from nas_rlm.study.report.results import error_type, front_of
 from nas_rlm.study.report.trained_weights import weights_of_network
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
@@ -43,7 +43,8 @@ class ValueWarnings:
 
     def __init__(self, settings: StudySettings) -> None:
         self.settings = settings
-        self._has_checked_units = self._has_named_failure = False
+        self._has_checked_units = False
+        self._named_failures: set[str] = set()  # types of errors
         self._named_additional: set[str] = set()
         self._has_checked_weights = self._has_named_network = False
 
@@ -71,13 +72,13 @@ class ValueWarnings:
         warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=3)
 
     def name_failure(self, trial: Trial) -> None:
-        """Warn of a trial that failed."""
-        if trial.state != FAILED or self._has_named_failure:
+        """Warn of a trial that failed, once for each type of error."""
+        if trial.state != FAILED or (kind := error_type(trial.error)) in self._named_failures:
             return
-        self._has_named_failure = True
+        self._named_failures.add(kind)
         warnings.warn(
             f"trial {trial.number} failed: {trial.error}; its directory is {trial.directory}, and later"
-            " failures have no warning",
+            f" failures {f'with {kind}' if kind else 'of this kind'} have no warning",
             stacklevel=3,
         )
 

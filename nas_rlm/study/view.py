@@ -148,7 +148,10 @@ class StudyView:
 
     @property
     def front(self) -> list[Trial]:
-        """The complete trials on the Pareto front that meet the constraints, by the first objective."""
+        """The complete trials on the Pareto front that meet the constraints, by the first objective.
+
+        Of trials with equal values it has one.
+        """
         self._store.refresh()
         return front_of(self.settings, self._store.finished)
 

@@ -235,8 +235,8 @@ def find_objectives(
         example = "memory or time" if of_programs else "accuracy or latency/mybox"
         hints = [f"; {hint}" for column in free if (hint := column_hint(column, of_programs))]
         raise ValueError(
-            f"{str(path)!r} has no column whose name is an objective, such as {example}: expected the"
-            f" objective of one of the columns {', '.join(columns)}{''.join(hints)}"
+            f"{str(path)!r} has no column of numbers whose name is an objective, such as {example}:"
+            f" expected the objective of one of the columns {', '.join(columns)}{''.join(hints)}"
         )
     return found
 

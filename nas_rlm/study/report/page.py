@@ -10,9 +10,9 @@ from typing import Any
 from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.search.report import graph_view, render_report
 from nas_rlm.study.records import TrialResult
-from nas_rlm.study.report.results import front_of, search_result
+from nas_rlm.study.report.results import failure_summary, failures_by_type, front_of, search_result
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING, WEIGHTS, Trial
+from nas_rlm.study.trial import COMPLETE, ERROR, OUTPUT, PAUSED, RUNNING, WEIGHTS, Trial
 from nas_rlm.text import from_architecture
 from nas_rlm.utils.axes import axis_label
 from search_spaces import SearchSpace
@@ -69,12 +69,14 @@ class StudyPage:
         ]
         num_running, num_paused = (sum(t.state == state for t in trials) for state in (RUNNING, PAUSED))
         paused = f" {num_paused} paused," if settings.budgets else ""
-        failures = [trial.error for trial in finished if trial.state == FAILED]
+        by_type = failures_by_type(finished)
+        num_failed = sum(map(len, by_type.values()))
         return {
             "title": f"{settings.space}: {', '.join(settings.objectives)}",
-            "subtitle": f"{counted(len(complete), 'trial')} complete, {len(failures)} failed,{paused}"
+            "subtitle": f"{counted(len(complete), 'trial')} complete, {num_failed} failed,{paused}"
             f" {num_running} running; {len(on_front)} on the front",
-            "failures": f"{len(failures)} failed, the last one: {failures[-1]}" if failures else "",
+            "failures": failure_summary(finished),
+            "failed": {kind: [trial.number for trial in failed] for kind, failed in by_type.items()},
             "objectives": [
                 {
                     "name": name,

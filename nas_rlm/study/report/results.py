@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,9 @@ from nas_rlm.search.result import MEASURED, PREDICTED, SearchResult
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.records import TrialResult
 from nas_rlm.study.settings import ADDITIONAL, StudySettings
-from nas_rlm.study.trial import COMPLETE, RUNNING, Trial
+from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING, Trial
+
+ERROR_TYPE = re.compile(r"[A-Za-z_]\w*(?=:|$)")  # at the start of a trial's error
 
 
 def search_result(settings: StudySettings, trials: Sequence[Trial]) -> SearchResult:
@@ -37,6 +40,35 @@ def search_result(settings: StudySettings, trials: Sequence[Trial]) -> SearchRes
             )
     status = {t.architecture: MEASURED if t.state == COMPLETE else PREDICTED for t in trials}
     return SearchResult(settings.search, [t.architecture for t in trials], values, status)
+
+
+def failures_by_type(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    """Return failed trials by the type of their errors, in the order of the first of each type.
+
+    Those whose failure was given as a text are together, with an empty type.
+    """
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.state == FAILED:
+            found.setdefault(error_type(trial.error), []).append(trial)
+    return found
+
+
+def failure_summary(trials: Sequence[Trial]) -> str:
+    """Return how many trials failed, with what and the last error; empty if none did."""
+    by_type = failures_by_type(trials)
+    if not by_type:
+        return ""
+    counts = ", ".join(f"{len(failed):,} {kind or 'others'}" for kind, failed in by_type.items())
+    last = [trial for trial in trials if trial.state == FAILED][-1]
+    number = f"{sum(map(len, by_type.values())):,} failed"
+    return f"{number}{f' ({counts})' if len(by_type) > 1 else ''}, the last one: {last.error}"
+
+
+def error_type(error: str) -> str:
+    """Return the type at the start of a trial's error; empty if it is a text without one."""
+    found = ERROR_TYPE.match(error)
+    return found[0] if found else ""
 
 
 def result_rows(settings: StudySettings, results: Sequence[TrialResult]) -> list[Row]:

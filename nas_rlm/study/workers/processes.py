@@ -282,7 +282,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def worker_environments(count: int) -> list[dict[str, str]]:
     """Return the environment variables of each worker: its number of threads, its GPU and its cores.
 
-    The processors of this process are divided among the workers, and the GPUs are assigned in turn.
+    The processors of this process are divided among the workers, and the GPUs are assigned in turn. Numbers
+    of threads in the environment of this process, such as `OMP_NUM_THREADS`, are not exceeded.
 
     Args:
         count: number of workers.
@@ -292,7 +293,7 @@ def worker_environments(count: int) -> list[dict[str, str]]:
     gpus = _visible_gpus()
     environments = []
     for slot in range(count):
-        variables = dict.fromkeys(THREAD_VARIABLES, str(threads))
+        variables = {name: str(min(threads, _limit(name) or threads)) for name in THREAD_VARIABLES}
         if len(cores) >= threads * count:
             own_cores = cores[slot * threads : (slot + 1) * threads]
             variables["NAS_RLM_CORES"] = ",".join(map(str, own_cores))
@@ -300,6 +301,12 @@ def worker_environments(count: int) -> list[dict[str, str]]:
             variables["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
         environments.append(variables)
     return environments
+
+
+def _limit(variable: str) -> int | None:
+    """The number of threads in an environment variable; None without a positive one."""
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() and int(value) else None
 
 
 def _visible_gpus() -> list[str]:

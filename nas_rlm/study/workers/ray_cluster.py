@@ -187,10 +187,9 @@ def _evaluate(
                 reports.put((number, checked, numbers))
 
             trial.reporter = report
-            reports.put((number,))
             outcome: Outcome | StorageError | WrongValuesError
             try:
-                outcome = run_evaluation(loaded, trial, settings)
+                outcome = run_evaluation(loaded, trial, settings, lambda: reports.put((number,)))
             except (StorageError, WrongValuesError) as error:
                 outcome = error
         return _Evaluation(outcome, _read_files(directory))

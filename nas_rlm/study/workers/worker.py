@@ -39,7 +39,7 @@ def evaluate_trial(
         directory: directory of the study.
         number: number of the trial.
         location: `FILE.py:FUNCTION` or `MODULE:FUNCTION`.
-        start: is called when the function is loaded.
+        start: is called just before the function.
 
     Raises:
         WrongValuesError: the function gave something other than a number for each objective.
@@ -54,8 +54,7 @@ def evaluate_trial(
         function = load_evaluation(location)
     except ValueError as error:
         return Outcome(error=error_text(error))
-    start()
-    return run_evaluation(function, trial, settings)
+    return run_evaluation(function, trial, settings, start)
 
 
 def message_of(outcome: Outcome | Exception) -> bytes:

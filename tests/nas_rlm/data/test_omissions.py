@@ -1,3 +1,6 @@
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -6,13 +9,23 @@ from nas_rlm.data.omissions import MAX_MESSAGES, Omissions, to_number
 from nas_rlm.utils.faults import MAX_LISTED
 
 
-@pytest.mark.parametrize("value", [3, 3.0, np.float32(3), np.int64(3), torch.tensor(3.0), np.array([3.0])])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(3, 3.0, np.float32(3), np.int64(3), torch.tensor(3.0), np.array([3.0])),
+        *(Decimal("3.0"), Fraction(6, 2)),
+    ],
+)
 def test_numbers_of_other_libraries_are_numbers(value):
     assert to_number(value) == 3.0
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, "3", [3.0], 10**400, np.nan, -np.inf, np.zeros(2), torch.zeros(2), 3j]
+    "value",
+    [
+        *(None, True, "3", [3.0], 10**400, np.nan, -np.inf, np.zeros(2), torch.zeros(2), 3j),
+        *(Decimal("sNaN"), Decimal("Infinity"), Decimal("1e999")),
+    ],
 )
 def test_other_values_are_no_numbers(value):
     assert to_number(value) is None

@@ -1,7 +1,9 @@
 import sys
 from types import ModuleType
 
-from nas_rlm.study.evaluation import load_evaluation, location_of
+import torch
+
+from nas_rlm.study.evaluation import load_evaluation, location_of, run_evaluation
 from tests.nas_rlm.study.conftest import accuracy
 
 
@@ -18,3 +20,15 @@ def test_a_function_of_the_standard_input_is_not_found(monkeypatch):
     exec("def train(trial):\n    return 50.0\n", main.__dict__)
     monkeypatch.setitem(sys.modules, "__main__", main)
     assert location_of(main.train) == ""
+
+
+def test_an_evaluation_starts_when_torch_is_imported_and_seeded(open_study):
+    study, order = open_study(), []
+    trial = study.ask()
+    outcome = run_evaluation(
+        lambda trial: order.append("function") or 50.0,
+        trial,
+        study.settings,
+        lambda: order.append(torch.initial_seed()),
+    )
+    assert order == [trial.seed, "function"] and outcome.values == {"accuracy": 50.0}

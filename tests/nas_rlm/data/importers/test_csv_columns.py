@@ -78,7 +78,7 @@ def test_a_column_that_is_nearly_an_objective_gets_a_hint(column, meant):
     hint += f"{meant}={column}"
     assert hints(column) == ([hint] if meant else [])
     assert column_hints([column], lines_of("a", "b", column=column), ()) == []  # no numbers
-    with pytest.raises(ValueError, match="has no column whose name is an objective") as error:
+    with pytest.raises(ValueError, match="has no column of numbers whose name is an objective") as error:
         find_objectives("numbers.csv", [column], lines_of("1", column=column), {}, ())
     assert (hint in str(error.value)) == bool(meant)
 

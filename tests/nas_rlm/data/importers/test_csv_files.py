@@ -130,8 +130,8 @@ def test_decimal_commas_are_refused_with_each_separator(tmp_path):
         ),
         (["arch,x,x", f"{A},1,1"], {}, "line 1: two columns have the name 'x'"),
         (["net,accuracy", f"{A},1"], {}, "has the columns net, accuracy: expected one of architecture"),
-        (["arch,speed", f"{A},1"], {}, "no column whose name is an objective"),
-        (["arch,note,loss", f"{A},1,slow"], {}, "no column whose name is an objective"),
+        (["arch,speed", f"{A},1"], {}, "no column of numbers whose name is an objective"),
+        (["arch,note,loss", f"{A},1,slow"], {}, "no column of numbers whose name is an objective"),
         (["arch,accuracy,val_accuracy", f"{A},1,1"], {}, "accuracy and val_accuracy are both accuracy"),
         (
             ["arch,top1x", f"{A},1"],

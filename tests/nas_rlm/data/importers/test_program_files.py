@@ -137,7 +137,7 @@ def test_memory_that_is_hardly_in_bytes_gets_a_warning(tmp_path, largest, has_wa
         ),
         (HEADER + LINE.replace("1024", "much"), "line 5, column memory: 'much' is not valid for memory"),
         (HEADER + "1,Java,,2,3,\n", "line 2, column program: the cell is empty"),
-        ("program,score\nx,1\n", "no column whose name is an objective"),
+        ("program,score\nx,1\n", "no column of numbers whose name is an objective"),
         ("program,latency/gpu\nx,\n", "column 'latency/gpu' is not used: it has no number"),
     ],
 )

@@ -44,6 +44,10 @@ const calls = ids.details.all("g").filter(g => (g.attributes.class || "").includ
 calls[0].dispatchEvent({type: "click"});
 ids.objective.value = "1";
 ids.objective.dispatchEvent({type: "change"});
+const failedLinks = ids.failed ? ids.failed.all("a") : [];
+failedLinks.forEach(link => link.dispatchEvent({type: "click"}));
+const shownAfterFailed = failedLinks.length ? ids.details.textContent : "";
+ids.front.all("circle")[0].dispatchEvent({type: "click"});
 const count = (id, name) => ids[id].all(name).length;
 console.log(JSON.stringify({
   title: ids.title.textContent, tip: ids.tip.textContent, details: ids.details.textContent,
@@ -51,6 +55,7 @@ console.log(JSON.stringify({
   trials: count("trials", "circle"), volume: count("volume", "polyline"),
   curves: count("curves", "polyline"), genes: count("genes", "polyline"),
   ticks: ["front", "trials", "volume"].flatMap(id => ids[id].all("text").map(t => t.textContent)),
+  failed: ids.failed ? ids.failed.textContent : "", shown: shownAfterFailed,
   running: ids.running ? ids.running.textContent : "",
   nan: [...page.matchAll(/id="(\w+)"/g)].some(m => ids[m[1]] && JSON.stringify(ids[m[1]].all("polyline").map(p => p.attributes)).includes("NaN")),
 }));

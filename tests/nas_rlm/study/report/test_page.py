@@ -198,6 +198,8 @@ def test_the_script_of_the_page_draws_all_charts(study):
     assert drawn["title"] == "nasbench201: accuracy, flops"
     assert drawn["front"] == 7 and drawn["trials"] == 6 and drawn["selected"] == 1
     assert drawn["running"] == "Running: trial 7, step 5 "
+    assert drawn["failed"] == "other failures: trial 3 "
+    assert "trial 3, failed" in drawn["shown"] and "<b>no memory</b>" in drawn["shown"]
     assert drawn["volume"] == 1 and drawn["genes"] == 6
     assert drawn["curves"] == 0  # no trial reported steps of the selected objective, flops
     assert "value" in drawn["tip"] and "trial" in drawn["details"]

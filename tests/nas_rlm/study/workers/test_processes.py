@@ -136,7 +136,12 @@ def test_workers_share_processors_and_gpus(monkeypatch):
     monkeypatch.setattr("nas_rlm.study.workers.processes.num_processors", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("MKL_NUM_THREADS", "4")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
     environments = worker_environments(3)
-    assert [e["OMP_NUM_THREADS"] for e in environments] == ["2"] * 3
+    assert [e["OMP_NUM_THREADS"] for e in environments] == ["1"] * 3
+    assert [e["MKL_NUM_THREADS"] for e in environments] == ["2"] * 3
+    assert [e["OPENBLAS_NUM_THREADS"] for e in environments] == ["2"] * 3
     assert [e["NAS_RLM_CORES"] for e in environments] == ["0,1", "2,3", "4,5"]
     assert [e["CUDA_VISIBLE_DEVICES"] for e in environments] == ["2", "5", "2"]
