@@ -13,7 +13,6 @@ import numpy as np
 
 from nas_rlm.data.omissions import to_number
 from nas_rlm.rlm import RLM
-from nas_rlm.search.acquisition.candidate_pool import can_be_built
 from nas_rlm.search.lookup import Labels, read_labels, select_labels
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.evaluation import MAX_ERROR_LENGTH, Outcome, error_text, make_directory, save_weights
@@ -288,7 +287,7 @@ class AskTellStudy(StudyView):
     def _running(self) -> list[str]:
         """Architectures of running trials whose networks can be built."""
         names = [trial.architecture for trial in self._store.running()]
-        return [name for name in names if can_be_built(self.space, name)]
+        return [name for name in names if not self.space.network_error(name)]
 
     def _finish(self, trial: Trial, outcome: Outcome) -> None:
         """Record the outcome of a trial, with the values that are counted, measured or predicted."""

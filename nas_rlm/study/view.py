@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nas_rlm.data.tables import Row
 from nas_rlm.plotting.style import check_picture_path, save_figure
-from nas_rlm.search.acquisition.candidate_pool import can_be_built
 from nas_rlm.study.report.files import StudyFiles
 from nas_rlm.study.report.results import draw_trials, front_of, result_rows, trial_records
 from nas_rlm.study.settings import FILE, StudySettings, check_equal, read_settings, write_settings
@@ -138,7 +137,7 @@ class StudyView:
         """
         self._store.refresh()
         rows = result_rows(self.settings, self._store.results)
-        return [row for row in rows if can_be_built(self.space, row.arch_str)]
+        return [row for row in rows if not self.space.network_error(row.arch_str)]
 
     @property
     def cost(self) -> float:

@@ -9,7 +9,6 @@ Results that the file has are not computed again.
 """
 
 import itertools
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm import RLM
+from nas_rlm.benchmarks.results import Results
 from nas_rlm.benchmarks.search.gene_optimizers import ORDERED_SPACES, gene_optimizer, nearest_new
 from nas_rlm.benchmarks.search.proposals import without_network
 from nas_rlm.data import Row, read
@@ -41,6 +41,7 @@ NUM_IN_SHARE = 500  # architectures of which the share that fails is counted
 WIDTHS, KERNELS = (4, 8, 12, 16, 24), (3, 5)
 LEARNED, OPERATORS, TPE, RANDOM = METHODS = ("learned", "operators alone", "Optuna TPE", "random")
 ACCURACY = "accuracy"
+KEY_NAMES = ("space", "rule", "method", "seed")
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,14 @@ class RandomChoice:
         pass
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a search found: how many trainings failed, and the best accuracy."""
+
+    failures: int
+    best: float
+
+
 class Runs:
     """Searches in a space, by all methods.
 
@@ -189,8 +198,8 @@ class Runs:
         self.candidates = {str(self.full_space.decode(genome)): np.array(genome) for genome in genomes}
         self.candidates |= {name: self.full_space.encode(self.full_space.parse(name)) for name in values}
 
-    def run(self, case: Case, method: str, seed: int) -> dict:
-        """Run one search, and return its failures and its best accuracy."""
+    def run(self, case: Case, method: str, seed: int) -> Found:
+        """Run one search."""
         choice = self._choice(method, seed)
         outcomes: list[float | None] = []
         for _ in range(NUM_TRIALS):
@@ -200,7 +209,7 @@ class Runs:
             outcomes.append(None if case.fails(self.full_space, architecture) else value)
             choice.tell(name, outcomes[-1])
         found = [value for value in outcomes if value is not None]
-        return {"failures": len(outcomes) - len(found), "best": round(max(found), 3)}
+        return Found(len(outcomes) - len(found), max(found))
 
     def _choice(self, method: str, seed: int) -> StudyChoice | TPEChoice | RandomChoice:
         if method == RANDOM:
@@ -221,9 +230,7 @@ def failing_share(case: Case, runs: Runs) -> float:
 def main(tables: str, output: str) -> None:
     """Run each case, method and seed, and print shares that fail, means and worst values."""
     search_spaces.register(PlainStages())
-    path, shipped = Path(output), RLM.load("nas")
-    records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(r["space"], r["rule"], r["method"], r["seed"]) for r in records}
+    results, shipped = Results(Path(output), Found, {}, KEY_NAMES, decimals=3), RLM.load("nas")
     shares: dict[Case, float] = {}
     for name in dict.fromkeys(case.space for case in CASES):
         values = {} if name == PlainStages.name else accuracies(Path(tables) / f"{name}.parquet")
@@ -231,18 +238,11 @@ def main(tables: str, output: str) -> None:
         of_space = [case for case in CASES if case.space == name]
         shares |= {case: failing_share(case, runs) for case in of_space}
         for case, method, seed in itertools.product(of_space, METHODS, SEEDS):
-            if (name, case.rule, method, seed) in done:
-                continue
-            key = {"space": name, "rule": case.rule, "method": method, "seed": seed}
-            records.append(key | runs.run(case, method, seed))
-            with open(path, "a") as file:
-                file.write(json.dumps(records[-1]) + "\n")
+            if (key := (name, case.rule, method, seed)) not in results.records:
+                results.add(key, runs.run(case, method, seed))
     for case, method in itertools.product(CASES, METHODS):
-        key = case.space, case.rule, method
-        failures, best = zip(
-            *((r["failures"], r["best"]) for r in records if (r["space"], r["rule"], r["method"]) == key),
-            strict=True,
-        )
+        found = [results.records[case.space, case.rule, method, seed] for seed in SEEDS]
+        failures, best = [f.failures for f in found], [f.best for f in found]
         print(f"{case.space:13} {case.rule:28} {shares[case]:4.0%} {method:16}", end=" ")
         print(f"{np.mean(failures):5.1f} ({max(failures)})  {np.mean(best):.2f} ({min(best):.2f})")
 

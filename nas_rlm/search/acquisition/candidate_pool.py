@@ -117,7 +117,7 @@ class CandidatePool:
         Of those that were added in an earlier process, such ones are left where the file of the space was
         changed since.
         """
-        return [name for name in self.names if name not in known and can_be_built(self.space, name)]
+        return [name for name in self.names if name not in known and not self.space.network_error(name)]
 
     def _is_allowed(self, name: str) -> bool:
         return not self._constraints or self._constraints.is_met(name)
@@ -165,11 +165,6 @@ class CandidatePool:
                 nearest = sorted([child, *nearest], key=self._constraints.violation)[:NUM_NEAREST]
             if self._is_allowed(child):
                 self.add([child])
-
-
-def can_be_built(space: SearchSpace[Any], name: str) -> bool:
-    """Return whether the network of an architecture, which is given by its text, is valid."""
-    return not space.network_error(name)
 
 
 def _enumerated(space: SearchSpace[Any], max_size: float) -> Iterator[str]:

@@ -56,13 +56,12 @@ def failures_by_type(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
 
 def failure_summary(trials: Sequence[Trial]) -> str:
     """Return how many trials failed, with what and the last error; empty if none did."""
-    by_type = failures_by_type(trials)
-    if not by_type:
+    failed, by_type = [trial for trial in trials if trial.state == FAILED], failures_by_type(trials)
+    if not failed:
         return ""
-    counts = ", ".join(f"{len(failed):,} {kind or 'others'}" for kind, failed in by_type.items())
-    last = [trial for trial in trials if trial.state == FAILED][-1]
-    number = f"{sum(map(len, by_type.values())):,} failed"
-    return f"{number}{f' ({counts})' if len(by_type) > 1 else ''}, the last one: {last.error}"
+    counts = ", ".join(f"{len(of_type):,} {kind or 'others'}" for kind, of_type in by_type.items())
+    shown = f" ({counts})" if len(by_type) > 1 else ""
+    return f"{len(failed):,} failed{shown}, the last one: {failed[-1].error}"
 
 
 def error_type(error: str) -> str:

@@ -293,7 +293,7 @@ def worker_environments(count: int) -> list[dict[str, str]]:
     gpus = _visible_gpus()
     environments = []
     for slot in range(count):
-        variables = {name: str(min(threads, _limit(name) or threads)) for name in THREAD_VARIABLES}
+        variables = {name: str(_num_threads(name, threads)) for name in THREAD_VARIABLES}
         if len(cores) >= threads * count:
             own_cores = cores[slot * threads : (slot + 1) * threads]
             variables["NAS_RLM_CORES"] = ",".join(map(str, own_cores))
@@ -303,10 +303,10 @@ def worker_environments(count: int) -> list[dict[str, str]]:
     return environments
 
 
-def _limit(variable: str) -> int | None:
-    """The number of threads in an environment variable; None without a positive one."""
+def _num_threads(variable: str, most: int) -> int:
+    """The number of threads in an environment variable, at most so many; so many without a positive one."""
     value = os.environ.get(variable, "")
-    return int(value) if value.isdecimal() and int(value) else None
+    return min(most, int(value)) if value.isdecimal() and int(value) else most
 
 
 def _visible_gpus() -> list[str]:

@@ -60,12 +60,8 @@ def test_failures_are_rows_and_the_study_goes_on(open_study):
     ) as caught:
         study.optimize(lambda trial: results[trial.number](), trials=len(results))
     named = [str(w.message).split()[3] for w in caught if "failed" in str(w.message)]
-    assert named == [
-        "ZeroDivisionError:",
-        "NotFiniteError:",
-        "ValueError:",
-        "SystemExit:",
-    ]  # of each type the first
+    first_of_types = ["ZeroDivisionError:", "NotFiniteError:", "ValueError:", "SystemExit:"]
+    assert named == first_of_types
     errors = [t.error for t in study.trials]
     assert [t.state for t in study.trials] == [FAILED] * 5 + [COMPLETE]
     assert errors[0] == "ZeroDivisionError: division by zero"
